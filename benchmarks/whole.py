@@ -1,13 +1,13 @@
-"""The whole command beside a bare forward pass over the text that it was asked for.
+"""The whole command beside a bare forward pass over as many tokens as it reads.
 
     python benchmarks/whole.py [smollm2 | MODEL.gguf | FOLDER …] [--quick] [--max-tokens N …]
 
 `headscope classify MODEL --max-tokens N` runs in a process of its own and everything counts: start,
 loading, all stimuli, the null model, verdicts, examples and the report. So does the same with
-`--quick` (here the word leaves out the full runs), and each in the other precision. The bare pass
-runs the model as transformers loads it, in single precision, by the framework's kernel and without
-unembedding, over as many tokens of the same text and nothing else. Without a model: one of GPT-2
-small's shape.
+`--quick` (here the word leaves out the full runs), and each in single precision. The bare pass runs
+the model as transformers loads it, in the precision that the run chose, by the framework's kernel
+and without unembedding, over as many tokens of the same text as the run read of all stimuli, and
+nothing else. Without a model: one of GPT-2 small's shape.
 
 Beside seconds, the processor's own of all threads (`user`) are given: they say less of a user's
 patience, and hardly depend on what else runs on the machine.
@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from forward import forward, forward_batches
 from side_by_side import bare, gpt2_shape, save, scratch, text_windows
 from transformers import AutoModelForCausalLM
@@ -78,25 +79,29 @@ def main() -> None:
 
 
 def _measured(name: str, tokens: int, modes: dict[str, list[str]]) -> dict[str, Any]:
-    """One turn of the bare pass and of every mode, after a bare pass and a quick run to warm up."""
-    network = _bare(name)
+    """Every mode, each followed by the bare pass over what it read; a quick run warms up."""
     loaded = load_model(name)
     corpora = [str(path) for path in shipped_corpora()]
-    batches = forward_batches(text_windows(loaded, corpora, tokens=tokens, length=256))
-    del loaded
     rows: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="headscope-bench-") as out:
         run = Path(out) / "run"
         _classify(name, tokens, MODES["quick"], run)
-        forward(network, batches)
-        bare_pass = spent(lambda: forward(network, batches))
-        rows["bare SDPA pass"] = bare_pass.rounded()
         for mode, options in modes.items():
             whole = spent(partial(_classify, name, tokens, options, run))
-            provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))["provenance"]
+            info = json.loads((run / "run.json").read_text(encoding="utf-8"))
+            provenance = info["provenance"]
+            dtype = info["precision"]["dtype"] if info["precision"] else "float32"
+            windows = text_windows(loaded, corpora, tokens=provenance["tokens"], length=256)
+            batches = forward_batches(windows)
+            network = _bare(name).to(getattr(torch, dtype))
+            forward(network, batches[:2])  # warms up
+            bare_pass = spent(partial(forward, network, batches))
+            del network
             rows[mode] = {
                 "÷ bare": whole.over(bare_pass),
                 **whole.rounded(),
+                "bare": bare_pass.rounded(),
+                "dtype": dtype,
                 "tokens read": provenance["tokens"],
                 "stages": provenance["seconds"],
             }

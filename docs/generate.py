@@ -33,6 +33,7 @@ from headscope.relations.label_names import published_names
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
 from headscope.relations.types.syntactic import LABEL_TREE
+from headscope.runs.tables import NAME
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -529,7 +530,7 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/how-to/a_few_heads.md": {"cards": partial(cards, "atlas:mini", "L5H3")},
     "docs/how-to/check_labels.md": {"judged": judged_labels},
     "docs/reference/columns.md": {
-        "heads.csv": partial(column_list, [*HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
+        "heads.csv": partial(column_list, [NAME, *HEAD_COLUMNS, *EXPLAINED_COLUMNS]),
         "evidence.csv.gz": partial(column_list, EVIDENCE_COLUMNS),
         "effects.csv": partial(column_list, EFFECT_COLUMNS),
     },

@@ -1,6 +1,7 @@
 """Take the pictures of the documentation: `make pictures`, or `python -m docs.pictures NAME…`.
 
-A headless browser shows pages of the atlases that ship. `live` loads SmolLM2.
+A headless browser shows pages of the atlases that ship. `report-atlas` classifies SmolLM2 as
+`make demo` does, and `live` loads it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ INDUCTION_HEAD = "L18H6"
 """The induction head of SmolLM2 with the largest lift."""
 OBJECT_HEAD = "L10H1"
 """The head of SmolLM2 in README."""
+DEMO = ("classify", "smollm2", "--max-tokens", "10000", "--overwrite")
+"""The command of `make demo`, without its folder."""
 
 Maker = Callable[[Browser, Path], None]
 MAKERS: dict[str, Maker] = {}
@@ -40,8 +43,12 @@ def picture(maker: Maker) -> Maker:
 
 @picture
 def report_atlas(browser: Browser, out: Path) -> None:
-    with _report(browser, "smollm2", width=1180) as page:
-        shot(page, out, element=".atlas .beside", height=1475)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        run = Path(folder, "smollm2")
+        headscope(*DEMO, "--out", run)
+        page = _page(browser, run / "report.html", width=1180)
+        page.page.set_viewport_size({"width": 1180, "height": 2000})  # nothing is scrolled away
+        shot(page, out, element="main", height=1760)
 
 
 @picture

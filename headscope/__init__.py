@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headscope.corpus.shipped import data_folder as data_folder
     from headscope.corpus.window import Window as Window
     from headscope.errors import HeadscopeError as HeadscopeError
-    from headscope.find_by_template import find_heads as find_heads
     from headscope.models.reference_attention import reference_attention as reference_attention
     from headscope.relations import controls as controls
     from headscope.relations import head_types as head_types
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from headscope.studies.explain.one_query import explain_at as explain_at
     from headscope.studies.explain.program_scores import score_programs as score_programs
     from headscope.studies.explain.replace_heads import replace_heads as replace_heads
+    from headscope.studies.find_heads import find_heads as find_heads
     from headscope.studies.function_vectors import function_vectors as function_vectors
     from headscope.studies.headvis import headvis as headvis
     from headscope.studies.languages import languages as languages
@@ -98,7 +98,6 @@ _HOMES = {
     "classify": "headscope.run",
     "controls": "headscope.relations",
     "data_folder": "headscope.corpus.shipped",
-    "find_heads": "headscope.find_by_template",
     "gallery": "headscope.views.gallery",
     "head_types": "headscope.relations",
     "load": "headscope.run",

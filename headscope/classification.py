@@ -48,6 +48,7 @@ from headscope.progress import Clock, Count, OnProgress
 from headscope.relations import relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
+from headscope.relations.window_pairs import KeptPairs
 from headscope.runs.checkpoint import RunCheckpoint, run_facts
 from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
@@ -89,6 +90,11 @@ def classify_heads(
     # 1. load
     loaded = _load(name, settings, session)
     longest = min(settings.max_length, loaded.longest_window)
+    length_notes = []
+    if settings.max_length > longest and "max_length" in settings.model_fields_set:
+        length_notes = [
+            f"windows have at most {longest} tokens, the most that are read of {loaded.name}"
+        ]
     settings = settings.model_copy(update={"max_length": longest})
     relations = _scored_relations(loaded, settings, own_relations)
     session.clock.lap("load")
@@ -97,7 +103,10 @@ def classify_heads(
     text = prepare_text(loaded, relations, corpora, settings)
 
     # 3. fit baselines
-    baselines = fit_baselines(text.surveyed, relations, text.challenge, fixed=text.fixed_baselines)
+    pairs = KeptPairs()
+    baselines = fit_baselines(
+        text.surveyed, relations, text.challenge, fixed=text.fixed_baselines, pairs=pairs
+    )
     text = text.needed_by(baselines)
     session.clock.lap("survey")
 
@@ -123,7 +132,7 @@ def classify_heads(
     )
     with _weights(model, settings):
         read(
-            BatchReader(model, summed, settings.seed),
+            BatchReader(model, summed, settings.seed, pairs=pairs),
             text.stream,
             text.others,
             sums,
@@ -131,11 +140,13 @@ def classify_heads(
             keep=session.checkpoint.keep,
             listener=listener,
         )
+        del pairs  # those of stimuli that were stopped early
         session.checkpoint.keep(at_end=True)
         session.clock.lap("measure")
 
         # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
-        info = _describe_reading(info, again, stopping, corpora, baselines.notes)
+        notes = [*length_notes, *baselines.notes]
+        info = _describe_reading(info, again, stopping, corpora, notes)
         session.clock.lap("text loss")
         result = _judge(again, info, settings, session)
 
@@ -270,14 +281,14 @@ def _describe_reading(
     again: SecondReading,
     stopping: StoppingRule,
     corpora: Sequence[str | Path],
-    baseline_notes: Sequence[str],
+    further_notes: Sequence[str],
 ) -> RunInfo:
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
-    sources = (loss, model, text.natural, text.prompts, sums)
-    notes = [note for source in sources for note in source.notes]
-    notes += baseline_notes
+    sources = (loss, model, text.natural, text.language, text.prompts, sums)
+    notes = [note for source in sources if source is not None for note in source.notes]
+    notes += further_notes
     names = [model.name, *map(str, corpora)]
     documents, blocks = text.natural.documents, sums.text_blocks
     notes += few_documents(documents, blocks)
@@ -285,6 +296,7 @@ def _describe_reading(
     return replace(
         info,
         corpora={**(info.corpora or {}), "files": text.natural.files},
+        language=None if text.language is None else text.language.facts,
         text_loss=loss.facts,
         text_read={**text_read, "blocks": blocks},
         notes=[shorten_paths(note, names) for note in notes],

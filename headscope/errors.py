@@ -161,7 +161,11 @@ def first_line(error: BaseException) -> str:
 
     >>> first_line(ValueError("no such key\nTraceback …")), first_line(KeyError())
     ('no such key', 'KeyError')
+    >>> first_line(KeyError("dtype"))
+    "'dtype' is missing"
     """
+    if type(error) is KeyError and len(error.args) == 1:
+        return f"{error.args[0]!r:.80} is missing"
     return str(error).strip().split("\n")[0] or type(error).__name__
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from headscope.attention_kind import CAUSAL
 from headscope.corpus.align import window_of_tokens
+from headscope.corpus.language import Language
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, first_line, reported_as
 from headscope.measure.batch_reader import attention_readers
@@ -37,13 +38,13 @@ from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
+from headscope.settings import LanguageCode
 from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
+from headscope.text_patterns import TOLERANCE
 
-TOLERANCE = 1e-2
-"""Largest distance of a row's sum from 1: half precision loses as much over a long row."""
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]
 
@@ -58,6 +59,7 @@ def score_patterns(
     relations: Relations | None = None,
     name: Name = "patterns",
     sinks: bool = False,
+    language: LanguageCode | None = None,
     seed: Seed = 0,
     progress: Progress = True,
 ) -> Result:
@@ -80,6 +82,8 @@ def score_patterns(
         relations: the relations to score instead of the table's.
         name: name of the model in the run.
         sinks: whether heads have a learned sink, as in gpt-oss: rows may then sum to less than 1.
+        language: language of the text, such as `en` or `de`; None if its words are to show whether
+            it is English. Other text has baselines that are chosen on it.
         seed: seed of control draws and the bootstrap.
         progress: True for a bar, False for none, or a function of the windows done and of all.
 
@@ -99,7 +103,14 @@ def score_patterns(
     if relations is None:
         relations = relations_of(types, attention_kind)
     check_relations(relations)
-    baselines = fit_baselines(texts, relations, fixed=reference_baselines(attention_kind))
+    text_language = Language(language)
+    natural = [window for window in texts if window.stimulus == TEXT.name]
+    for window in natural:
+        text_language.add_window(window)
+    is_english = text_language.is_english or not natural
+    fixed = reference_baselines(attention_kind) if is_english else None
+    notes = text_language.notes if natural else []
+    baselines = fit_baselines(texts, relations, fixed=fixed)
     parts = baselines.parts(relations)
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         scored: list[Window] = []
@@ -111,7 +122,8 @@ def score_patterns(
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        notes=[*_notes(texts, tally), *baselines.notes],
+        language=text_language.facts if natural else None,
+        notes=[*_notes(texts, tally), *notes, *baselines.notes],
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )

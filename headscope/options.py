@@ -42,6 +42,8 @@ A_MODEL_OR_RUN = f"A model as for classify, a run folder, or {ATLASES}"
 """Descriptions of an argument that is a run, and of one that is a model or a run."""
 IN_PYTHON = "; in Python"
 """Start of the end of a description that a command's help omits."""
+PLAIN = "Read special tokens in the text, such as <|im_start|>, as plain text."
+"""Description of the argument `plain` of what reads a user's text."""
 LARGEST = 2**63 - 1
 """Largest whole number that torch takes as a seed."""
 
@@ -438,6 +440,7 @@ HeadNames = Annotated[
 """A list of heads, or text with commas between names; becomes a tuple."""
 Overwrite = Annotated[bool, Field(description="Replace existing files.")]
 Text = Annotated[str, Field(description="Text, in Unicode.")]
+Plain = Annotated[bool, Field(description=PLAIN)]
 Width = Annotated[
     Annotated[float, Field(ge=2, le=40)] | None,
     Field(description="Width of the figure in inches, such as 3.3 for a column."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from headscope.errors import PatternError, reported_as
-from headscope.text_patterns import FORMAT, Patterns, check_whole
+from headscope.errors import PatternError
+from headscope.paths import given_file
+from headscope.text_patterns import FORMAT, Patterns, check_whole, npz_arrays
+from headscope.user_tables import json_content
 
 NAMES = ("patterns", "attentions", "attention")
 """Names under which a file may hold patterns; `tokens` are the tokens as text."""
@@ -58,19 +59,19 @@ def read_pattern_file(path: Path) -> Patterns | GivenPatterns:
     """Patterns of a .npz or .json file, of `Patterns.save` or of another program.
 
     Raises:
-        PatternError: the file cannot be read, or holds no patterns.
+        PatternError: the file is another one, or contains no patterns.
+        HeadscopeError: there is no such file.
     """
-    unreadable = f"{path!s:.200}: not a .npz or .json file of patterns"
-    with reported_as(PatternError, unreadable, OSError, ValueError, TypeError):
-        if path.suffix.lower() == ".json":
-            values = json.loads(path.read_text(encoding="utf-8"))
-        else:
-            with np.load(path) as arrays:  # no pickle is ever loaded
-                values = dict(arrays)
-    if not isinstance(values, Mapping):
-        return GivenPatterns(values, None, None)
-    if FORMAT in values:
-        return Patterns.load(path)
+    values: Any
+    if path.suffix.lower() == ".json":
+        raw = given_file(path, "a .npz or .json file of patterns")
+        values = json_content(raw, str(path), PatternError)
+        if not isinstance(values, Mapping):
+            return GivenPatterns(values, None, None)
+    else:
+        values = npz_arrays(path)
+        if FORMAT in values:
+            return Patterns.from_arrays(values, path)
     tokens: Any = values.get("tokens")
     if isinstance(tokens, np.ndarray):
         tokens = tokens.tolist()

@@ -24,6 +24,7 @@ from headscope.options import (
     OnMessage,
     Overwrite,
     PathName,
+    Plain,
     Seed,
     Source,
     Text,
@@ -97,6 +98,7 @@ class Run(Result):
         head: Annotated[str | Sequence[str], PlainValidator(several_heads)],
         text: Text,
         *,
+        plain: Plain = False,
         device: Device = "auto",
         source: Source = None,
     ) -> AttentionView | HeadsView:
@@ -104,7 +106,7 @@ class Run(Result):
         # what draws is slow to import
         from headscope.views.show import show
 
-        return show(self, head, text, device=device, source=source)
+        return show(self, head, text, plain=plain, device=device, source=source)
 
     @overload
     def report(self, path: None = None, *, light: bool = False, overwrite: bool = False) -> str: ...
@@ -319,7 +321,7 @@ def score_patterns(
         windows: the windows of the patterns, or documents together with `tokens`. What `patterns`
             returns needs none.
         tokens: the tokens of documents, as text.
-        options: `types`, `relations`, `name`, `seed` and `progress`.
+        options: `types`, `relations`, `name`, `sinks`, `language`, `seed` and `progress`.
 
     Raises:
         PatternError: an array does not fit its window, or holds no causal attention.

@@ -9,9 +9,10 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
+from headscope.corpus.language import language_code
 from headscope.options import Name, Names, NonNegative, Options, Positive, Seed
 
 MAX_TOKENS = 40_000
@@ -22,6 +23,7 @@ AUTO = "auto"
 ON_REQUEST = "types on request"
 """Words in a description that the command line replaces by the names of these head types."""
 _TEXT, _RESULTS, _MODEL = "Text", "Results", "Model"
+LanguageCode = Annotated[Name, AfterValidator(language_code)]
 LOADING = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
 """Settings of loading the model."""
 
@@ -75,6 +77,12 @@ class Settings(Options):
         _by_quick(True, False),
         "Also read the challenge set: English sentences in which baselines are wrong. Default: on, "
         "with --quick off.",
+        _TEXT,
+    )
+    language: LanguageCode | None = _option(
+        None,
+        "Language of the text, such as en or de. Default: the text shows whether it is English. "
+        "Baselines and the challenge set that ship are for English only.",
         _TEXT,
     )
     max_length: Annotated[int, Field(ge=8, le=2**63 - 1)] = _option(

@@ -9,10 +9,11 @@ from io import BytesIO
 from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field, PlainValidator
 
@@ -22,22 +23,28 @@ from headscope.errors import PatternError, reported_as
 from headscope.heads import head_name, layer_name, parse_head
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.model import Model
-from headscope.models.text_window import check_unicode, text_window
+from headscope.models.text_window import check_unicode, special_notes, text_window
 from headscope.options import (
     Device,
     Overwrite,
     PathName,
+    Plain,
     Revision,
     Source,
     Text,
+    check_head,
     checked,
+    described,
     not_allowed,
 )
+from headscope.paths import given_file
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.write import check_suffix, write_file
 
 FORMAT = "headscope_patterns"
 """Name of the array that only a file of `Patterns.save` has; it holds the record as JSON."""
+TOLERANCE = 1e-2
+"""Largest distance of a row's sum from 1: half precision loses as much over a long row."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +75,16 @@ class Patterns:
     """Words of the text, without annotation; a mark is a word."""
     window: Window
     """The text as the model read it."""
+    notes: tuple[str, ...] = ()
+    """A note on the special tokens in the text, if there are any; `save` does not keep it."""
 
     @property
     def tokens(self) -> list[str]:
         """Each token as text, the beginning-of-text token included."""
         return list(self.window.strings)
 
-    def __getitem__(self, name: str) -> Float[ndarray, "*head query key"]:
-        """The patterns of a layer, `[head query key]`, or of a head, `[query key]`.
+    def __getitem__(self, name: str | tuple[int, int]) -> Float[ndarray, "*head query key"]:
+        """The patterns of a layer such as `L5`, `[head query key]`, or of a head, `[query key]`.
 
         Raises:
             PatternError: the array holds no such layer or head.
@@ -83,7 +92,9 @@ class Patterns:
         for layer, number in enumerate(self.layers):
             if name == layer_name(number):
                 return np.asarray(self.array[layer])
-        layer, head = parse_head(name)
+        # a number could be that of a layer in the model or in the array
+        with reported_as(PatternError, f"no patterns[{name!r:.60}]; the key should", ValueError):
+            layer, head = parse_head(check_head(name))
         if layer not in self.layers or head not in self.heads:
             raise PatternError(f"no head {name!r:.60} here; {self._extent()}")
         return np.asarray(self.array[self.layers.index(layer), self.heads.index(head)])
@@ -124,40 +135,42 @@ class Patterns:
         """Read a file of `save` back.
 
         Raises:
-            PatternError: the file cannot be read, or is another one.
+            PatternError: the file is another one, or its arrays do not fit together.
+            HeadscopeError: there is no such file.
         """
-        unreadable = f"{path!s:.200} is not a file of Patterns.save"
-        kinds = (OSError, ValueError, KeyError, TypeError)
-        with reported_as(PatternError, unreadable, *kinds), np.load(path) as arrays:
-            return cls.from_arrays(dict(arrays))  # no pickle is ever loaded
+        return cls.from_arrays(npz_arrays(path), path)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, ndarray]) -> Patterns:
-        """The patterns that a file holds.
+    def from_arrays(cls, arrays: dict[str, ndarray], path: str | Path) -> Patterns:
+        """The patterns that the arrays of a file contain.
 
         Raises:
-            KeyError: the file was not written by `save`; or other errors of a damaged file.
+            PatternError: the file was not written by `save`, or has been changed.
         """
-        record = json.loads(str(arrays[FORMAT]))
-        words = tuple(WordSpan(**row) for row in record["words"])
-        window = Window(
-            name="text",
-            tokens=np.array(record["ids"], np.int64),
-            strings=tuple(arrays["tokens"].tolist()),
-            words=_plain_words(words, record["sentences"]),
-            inner=np.array(record["inner"], np.int64),
-            attention_kind=BIDIRECTIONAL if record["sees_future"] else CAUSAL,
-            ends=record["ends"],
-            begins=record["begins"],
-        )
-        return cls(
-            name=record["name"],
-            array=arrays["patterns"],
-            layers=tuple(arrays["layers"].tolist()),
-            heads=tuple(arrays["heads"].tolist()),
-            words=words,
-            window=window,
-        )
+        # a file that was changed can make a library raise anything
+        with reported_as(PatternError, f"{path!s:.200} is not a file of Patterns.save", Exception):
+            record = json.loads(str(arrays[FORMAT]))
+            words = tuple(WordSpan(**row) for row in record["words"])
+            window = Window(
+                name="text",
+                tokens=_positions(record["ids"]),
+                strings=tuple(arrays["tokens"].tolist()),
+                words=_plain_words(words, record["sentences"]),
+                inner=_positions(record["inner"]),
+                attention_kind=BIDIRECTIONAL if record["sees_future"] else CAUSAL,
+                ends=record["ends"],
+                begins=record["begins"],
+            )
+            patterns = cls(
+                name=record["name"],
+                array=arrays["patterns"],
+                layers=tuple(_positions(arrays["layers"]).tolist()),
+                heads=tuple(_positions(arrays["heads"]).tolist()),
+                words=words,
+                window=window,
+            )
+            _check_parts(patterns)
+        return patterns
 
     def _record(self) -> str:
         window = self.window
@@ -174,13 +187,82 @@ class Patterns:
         return json.dumps(record, allow_nan=False)
 
 
+def npz_arrays(path: str | Path) -> dict[str, ndarray]:
+    """The arrays of a .npz file that a user names, none of them a pickle.
+
+    Raises:
+        PatternError: it is another file, or cut short.
+        HeadscopeError: there is no such file.
+    """
+    raw = BytesIO(given_file(path, "a .npz file of patterns"))
+    with reported_as(PatternError, f"{path!s:.200}: not a whole .npz file", Exception):
+        if not is_zipfile(raw):
+            raise ValueError("it is not a zip archive")
+        with np.load(raw, allow_pickle=False) as arrays:
+            return dict(arrays)
+
+
+def _positions(values: Any) -> Int[ndarray, " item"]:
+    """Whole numbers from 0 in a row.
+
+    Raises:
+        ValueError: they are something else.
+    """
+    numbers = np.asarray(values)
+    is_whole = numbers.dtype.kind in "iu" or not numbers.size
+    if numbers.ndim != 1 or not is_whole or (numbers < 0).any():
+        raise ValueError(f"{described(values)} should be whole numbers from 0")
+    return numbers.astype(np.int64)
+
+
+def _check_parts(patterns: Patterns) -> None:
+    """Check that the parts of patterns fit together, and that rows are attention.
+
+    Raises:
+        ValueError: they do not, or a row is not attention.
+    """
+    window = patterns.window
+    size = len(window)
+    if len(window.strings) != size or not all(isinstance(text, str) for text in window.strings):
+        raise ValueError(f"{size} numbers of tokens, and {len(window.strings)} tokens as text")
+    for numbers in (patterns.layers, patterns.heads):
+        if not numbers or list(numbers) != sorted(set(numbers)):
+            raise ValueError("layers and heads should be different numbers in order")
+    array = patterns.array
+    shape = (len(patterns.layers), len(patterns.heads), size, size)
+    if array.shape != shape or array.dtype.kind != "f":
+        raise ValueError(
+            f"patterns are {array.dtype} of shape {array.shape}, and its layers, heads and tokens "
+            f"need fractions of shape {shape}"
+        )
+
+    # a learned sink takes of a row what its sum lacks of 1
+    hidden = window.attention_kind.hidden(size)
+    for layer in array:
+        rows = layer.astype(np.float32)
+        worst = rows.sum(-1).max()
+        if not (worst <= 1 + TOLERANCE and (rows >= 0).all()):
+            raise ValueError(f"rows should be attention ≥ 0 with sums of at most 1, not {worst:g}")
+        if rows[:, hidden].any():
+            raise ValueError("a query attends to a later key")
+
+    # two words may share a token
+    firsts, lasts = window.words.first, window.words.last
+    is_in_order = (np.diff(firsts) >= 0).all() and (np.diff(lasts) >= 0).all()
+    is_span = (firsts <= lasts).all() and (lasts < size).all()
+    is_inside = window.begins + window.ends <= size and (window.inner < size).all()
+    is_whole = len(window.words.sentence) == len(firsts)
+    if not (is_in_order and is_span and is_inside and is_whole):
+        raise ValueError(f"its words do not lie in its {size} tokens")
+
+
 def _plain_words(words: Sequence[WordSpan], sentences: Sequence[int]) -> WordTable:
     """Words without annotation, as plain text has them."""
     blank = np.full(len(words), "", "U1")
     return WordTable(
-        first=np.array([word.first for word in words], np.int64),
-        last=np.array([word.last for word in words], np.int64),
-        sentence=np.array(sentences, np.int64),
+        first=_positions([word.first for word in words]),
+        last=_positions([word.last for word in words]),
+        sentence=_positions(sentences),
         head=np.full(len(words), -1, np.int64),
         deprel=blank,
         upos=blank,
@@ -213,6 +295,7 @@ def patterns(
     heads: Annotated[
         Numbers, Field(description="Numbers of the heads to read in each layer. Default: all.")
     ] = None,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -232,6 +315,7 @@ def patterns(
     """
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
+    loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)
     chosen_layers = loaded.attention_layers if layers is None else tuple(layers)
     chosen_heads = tuple(range(loaded.heads)) if heads is None else tuple(heads)
@@ -244,6 +328,7 @@ def patterns(
         heads=chosen_heads,
         words=_word_spans(loaded, window),
         window=window,
+        notes=special_notes(loaded, [text]),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 import typer.main
 import typer.testing
 from filelock import FileLock
@@ -40,6 +42,31 @@ GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 def browser() -> Iterator[Browser]:
     with browser_session() as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def shared_modules_without_hooks() -> Iterator[None]:
+    """No test leaves a hook on a module that all models of a process share, such as GPT-1's
+    activation: the next model of that type would run it."""
+    yield
+    hooked = []
+    for name in [name for name in sys.modules if name.startswith("transformers.models.")]:
+        for module in shared_modules(name):
+            if module._forward_hooks or module._forward_pre_hooks:
+                hooked.append(f"{name}: {module}")
+                module._forward_hooks.clear()
+                module._forward_pre_hooks.clear()
+    assert not hooked
+
+
+@cache
+def shared_modules(name: str) -> list[torch.nn.Module]:
+    """Modules of PyTorch that a Python module makes once, alone or in a dict."""
+    values: list[object] = []
+    # transformers imports what is asked of its lazy modules; their own dict holds what is there
+    for value in sys.modules[name].__dict__.values():
+        values += value.values() if type(value) is dict else [value]
+    return [value for value in values if isinstance(value, torch.nn.Module)]
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ def calls(model: Any, run: Path, place: Path) -> dict[str, Callable[[], Any]]:
         "collapse": lambda: hs.collapse(model, story, **FEW).table,
         "explain": lambda: hs.explain(model, story, windows=8, features=2, **quiet).table,
         "explain_at": lambda: (
-            hs.explain_at(model, TEXT, "L1H1", story, windows=8, features=2).table
+            hs.explain_at(model, "L1H1", TEXT, story, windows=8, features=2).table
         ),
-        "find_heads": lambda: hs.find_heads(model, TEXT, "previous"),
+        "find_heads": lambda: hs.find_heads(model, TEXT, "previous").table,
         "function_vectors": lambda: hs.function_vectors(model, tasks="past", **quiet).table,
         "headvis": lambda: (
             hs.headvis(

@@ -201,8 +201,8 @@ def logits_of(
         unembedded = unembed(states)
     else:
         bias = getattr(unembed, "bias", None)
-        chosen = None if bias is None else bias[tokens]
-        unembedded = nn.functional.linear(states, unembed.weight[tokens], chosen)
+        own_bias = None if bias is None else bias[tokens]
+        unembedded = nn.functional.linear(states, unembed.weight[tokens], own_bias)
     return logit_map(network).logits(unembedded)
 
 
@@ -265,17 +265,19 @@ def _found_logit_map(network: Any) -> LogitMap:
     def difference(candidate: LogitMap) -> float:
         """The largest difference from the network's logits, as a share of these."""
         shares = []
-        for probed, own in probes:
-            apart = (candidate.logits(unembed(probed)).float() - own).abs().max()
-            shares.append(float(apart / own.abs().max().clamp_min(1)))
-        return max(shares, key=lambda share: (share != share, share))
+        for probed, logits in probes:
+            computed = candidate.logits(unembed(probed)).float()
+            largest_error = (computed - logits).abs().max()
+            shares.append(float(largest_error / logits.abs().max().clamp_min(1)))
+        return float(np.nan_to_num(shares, nan=np.inf, posinf=np.inf).max())
 
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
-    found = min(candidates, key=difference)
-    if not difference(found) <= UNEMBEDDING_TOLERANCE:
+    closest = min(candidates, key=difference)
+    apart = difference(closest)
+    if not apart <= UNEMBEDDING_TOLERANCE:
         raise ModelError(
             "its logits are not its last residual stream times its unembedding, with the scale and "
-            f"the cap of its configuration (they differ by {difference(found):.2g} of the largest, "
-            f"which is {float(natural.abs().max()):.3g}), so that they cannot be computed from it"
+            f"the cap of its configuration (they differ by {apart:.2g} of the largest, which is "
+            f"{float(natural.abs().max()):.3g}), so that they cannot be computed from it"
         )
-    return found
+    return closest

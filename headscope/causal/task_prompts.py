@@ -18,6 +18,7 @@ from headscope.corpus.document import Document
 from headscope.errors import CorpusError
 from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
+from headscope.models.text_window import special_notes
 from headscope.models.tokenizer import Tokenizer
 from headscope.stimuli.tasks import MIN_PROMPTS, Task, TaskRow
 
@@ -92,6 +93,7 @@ class TaskPrompts:
         continuations: list[Continuation] = []
         texts: list[PromptText] = []
         groups: list[str] = []
+        read: list[str] = []
         faults: list[str] = []
         for number, row in enumerate(task.rows):
             prompt = len(groups)
@@ -102,12 +104,13 @@ class TaskPrompts:
                 continue
             texts.append(_prompt_text(row, model.tokenizer))
             groups.append(row.group or f"row {number}")
+            read += [row.prompt, row.corrupt]
         if len(groups) < MIN_PROMPTS:
             raise CorpusError(
                 f"{task.name}: {len(groups)} of {len(task.rows)} prompts can be asked of "
                 f"{model.name}, and at least {MIN_PROMPTS} are needed; {faults[0]}"
             )
-        notes = list(task.notes)
+        notes = [*task.notes, *special_notes(model, read)]
         if faults:
             notes.append(f"{len(faults)} prompts were left out; the first: {faults[0]}")
         _, group_numbers = np.unique(groups, return_inverse=True)
@@ -222,6 +225,8 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
         CorpusError: the tokenizer joins the prompt and an answer, or they are too long.
     """
     tokenizer = model.tokenizer
+    for text in (row.prompt, row.answer, row.wrong, row.corrupt):
+        tokenizer.check_length(text, model.context)
     prompt_tokens = _encoded(tokenizer, row.prompt)
     corrupt = (tokenizer.bos, *_encoded(tokenizer, row.corrupt)) if row.corrupt else None
     continuations = []

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headscope.cli.app import command
-from headscope.cli.shell_options import Corpus, HelpAll, Model, takes_settings
-from headscope.cli.terminal import message, print_rich, print_text
+from headscope.cli.shell_options import Corpus, HelpAll, Model, Printed, takes_settings
+from headscope.cli.terminal import message, print_rich, print_text, put, warn
 from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
@@ -44,6 +44,7 @@ def classify(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print no progress.", hidden=True)
     ] = False,
+    format: Printed = "table",
     help_all: HelpAll = False,
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder.
@@ -52,6 +53,8 @@ def classify(
     """
     from headscope.models.locate import run_name
     from headscope.run import classify as run_classify
+    from headscope.runs.listing import list_heads
+    from headscope.runs.tables import HEAD_TABLE, write_rows
     from headscope.views.summary import summary
 
     folder = Path("runs") / run_name(model) if out is None else out
@@ -69,8 +72,12 @@ def classify(
         progress=not quiet,
         on_message=on_message,
     )
-    print_rich(summary(run))
     name = one_line(folder)
+    if format != "table":
+        put(write_rows(HEAD_TABLE.with_names(list_heads(run)), format))
+        warn(f"written to {name}")
+        return
+    print_rich(summary(run))
     print_text(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
     print_text(next_step(run, name))
     if run.preliminary:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.cli.terminal import print_text
+from headscope.cli.shell_options import Format
+from headscope.cli.terminal import print_rich, print_text, put, warn
 from headscope.packages import optional_package
 from headscope.printing import one_line
 from headscope.runs.write import check_suffix, check_target, write_files
@@ -64,6 +65,20 @@ def write_study(
         files[figure] = draw(study.figure(), figure)
     write_files(files, overwrite=overwrite)
     return list(files)
+
+
+def print_study(study: StudyResult, files: Sequence[Path], format: Format) -> None:
+    """Print a study in a format, and name the files that were written.
+
+    Standard output of another format than a table is for programs: files are named beside it.
+    """
+    if format == "table":
+        print_rich(study.lines())
+        print_written(files)
+        return
+    put(study.csv() if format == "csv" else study.json())
+    for path in files:
+        warn(f"written to {one_line(path)}")
 
 
 def print_written(files: Iterable[Path]) -> None:

@@ -14,6 +14,7 @@ from headscope.cli.shell_options import (
     Corpus,
     ModelOrRun,
     Overwrite,
+    Plain,
     Printed,
     Run,
     Source,
@@ -60,7 +61,8 @@ def heads(
     A head without a tag is listed with "no tag, closest to" and its closest relation.
     """
     from headscope.run import load
-    from headscope.runs.listing import list_heads, write_heads
+    from headscope.runs.listing import list_heads
+    from headscope.runs.tables import HEAD_TABLE, write_rows
     from headscope.statistics.general_labels import with_shown_relations
     from headscope.statistics.result import by_name
     from headscope.statistics.untagged_heads import partial_sinks, undecided
@@ -76,14 +78,14 @@ def heads(
         if loaded.preliminary:
             print_text(loaded.preliminary)
     else:
-        put(write_heads(selected, format))
+        put(write_rows(HEAD_TABLE.with_names(selected), format))
 
 
 @command(
     TOP,
     "Explain heads: tags, evidence, near misses.",
     "headscope why runs/mini L5H1",
-    "headscope why runs/mini 5.1 --relation duplicate",
+    "headscope why runs/mini 5.1 --relation duplicate-token",
     "headscope why gpt2 L9H9 L9H6 L10H0",
     "headscope why smollm2 L10H1 --corpus gum",
 )
@@ -154,6 +156,7 @@ def show(
     out: Annotated[
         Path | None, typer.Option(help="Write a .html, .png, .svg or .pdf file. Default: print.")
     ] = None,
+    plain: Plain = False,
     overwrite: Overwrite = False,
     source: Source = None,
 ) -> None:
@@ -169,7 +172,7 @@ def show(
 
     if out is None and not is_one_head(several_names(head)):
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
-    view = show_heads(model, head, text, generate=generate, source=source)
+    view = show_heads(model, head, text, generate=generate, plain=plain, source=source)
     if out is None:
         if not isinstance(view, HeadsView):
             print_rich(view.grid())
@@ -178,6 +181,8 @@ def show(
     content = view.html().encode("utf-8") if page else draw(view.figure(), out)
     write_file(out, content, overwrite=overwrite)
     print_written([out])
+    for note in view.notes:
+        print_text(f"note: {one_line(note)}")
 
 
 @command(
@@ -232,6 +237,7 @@ def serve(
     device: Annotated[
         str, typer.Option(help="Device, such as cpu or cuda; auto uses a GPU if there is one.")
     ] = "auto",
+    plain: Plain = False,
     source: Source = None,
 ) -> None:
     """Serve a live page: every head on any sentence, and the effect of ablating heads.
@@ -246,7 +252,8 @@ def serve(
     from headscope.serve.open_page import open_page
     from headscope.serve.server import serve as answer
 
-    live = Live(*model_or_run(model, source=source, device=device))
+    loaded, run = model_or_run(model, source=source, device=device)
+    live = Live(loaded.with_plain_prompts(plain), run)
     if live.run is None:
         print_text(
             f"no tags without a run; headscope classify {one_line(model)} finds what its heads do"
@@ -277,12 +284,17 @@ def models(
             "its path.",
         ),
     ] = None,
+    format: Printed = "table",
 ) -> None:
     """List the models that headscope loads, and their names."""
     if fetch is None:
-        from headscope.views.model_list import describe_models
+        from headscope.runs.tables import write_rows
+        from headscope.views.model_list import describe_models, layout_table
 
-        print_rich(describe_models())
+        if format == "table":
+            print_rich(describe_models())
+        else:
+            put(write_rows(layout_table(), format))
         return
     from headscope.models.packaged import packaged_path
 

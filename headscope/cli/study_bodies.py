@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, takes_settings
+from headscope.cli.files import CSV, PICTURES, check_targets, print_study, write_study
+from headscope.cli.shell_options import ModelOrRun, Overwrite, Plain, Printed, takes_settings
 from headscope.cli.study_command import StudyCall, body, command_of
-from headscope.cli.terminal import message_listener, print_rich, print_text, stop_code, warn
+from headscope.cli.terminal import message_listener, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.options import A_RUN
 from headscope.printing import one_line
@@ -62,7 +62,7 @@ def sweep(
         result = call.result(
             on_message=message_listener(call.quiet), progress=not call.quiet, **settings
         )
-    print_rich(result.lines())
+    call.show(result, [])
     _exit_on(bool(result.notes))
 
 
@@ -101,8 +101,7 @@ def languages(
         result = call.result(
             corpus=corpus, out=out, on_message=listener, progress=progress, **settings
         )
-    print_rich(result.lines())
-    print_written([out / TABLE, *call.write(result)])
+    call.show(result, [out / TABLE, *call.write(result)])
     _exit_on(bool(result.notes))
 
 
@@ -208,10 +207,10 @@ def ablate(call: StudyCall, run: Path) -> None:
     if folder is not None:
         known = replace(loaded, causes=result.table)
         folder.save(known, report=known.report, overwrite=True)
+        files += [folder.path / CAUSE_TABLE.file]
     call.show(result, files)
     if folder is not None:
-        path, report = (one_line(folder.path / name) for name in (CAUSE_TABLE.file, REPORT))
-        print_text(f"\nwritten to {path}; headscope why --full and {report} show it")
+        warn(f"headscope why --full and {one_line(folder.path / REPORT)} show it")
 
 
 @body("explain")
@@ -233,6 +232,7 @@ def explain(
             help="With --at: position of another query, from 0.", min=0, show_default=False
         ),
     ] = None,
+    plain: Plain = False,
     programs: Annotated[
         Path | None,
         typer.Option(
@@ -262,6 +262,7 @@ def explain(
     faults = {
         "--at needs HEAD, and HEAD --at": is_at != is_named,
         "--query needs --at": query is not None and not is_at,
+        "--plain needs --at": plain and not is_at,
         "--figure needs --replace": call.figure is not None and not replace,
         "choose one of --at, --programs and --replace": is_at + (programs is not None) + replace
         > 1,
@@ -272,7 +273,7 @@ def explain(
     arguments: dict[str, Any] = {}
     if is_at:
         function = "explain.one_query:explain_at"
-        arguments = {"text": at, "head": head, "query": query}
+        arguments = {"text": at, "head": head, "query": query, "plain": plain}
     elif programs is not None:
         function = "explain.program_scores:score_programs"
         arguments = {"programs": programs}
@@ -327,6 +328,7 @@ def compare(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    format: Printed = "table",
 ) -> None:
     """Compare runs with the first one, head by head: changed tags and lifts.
 
@@ -348,6 +350,5 @@ def compare(
     outcomes = condition_outcomes(result, fail_on) if fail_on else []
     result = replace(result, notes=(*map(str, outcomes), *result.notes))
     files = write_study(result, out, figure, overwrite=overwrite)
-    print_rich(result.lines())
-    print_written(files)
+    print_study(result, files, format)
     _exit_on(any(outcome.failed for outcome in outcomes))

@@ -17,14 +17,15 @@ import typer
 from pydantic.fields import FieldInfo
 
 from headscope.cli.app import WORDS, add_later, command
-from headscope.cli.files import CSV, PICTURES, check_targets, print_written, write_study
+from headscope.cli.files import CSV, PICTURES, check_targets, print_study, write_study
 from headscope.cli.shell_options import (
+    Format,
     Overwrite,
+    Printed,
     Quiet,
     shell_type,
     union_members,
 )
-from headscope.cli.terminal import print_rich
 from headscope.options import IN_PYTHON, Flag
 from headscope.studies.study_table import STUDIES, Command, StudyRow, imported
 
@@ -46,6 +47,7 @@ class StudyCall:
     figure: Path | None = None
     overwrite: bool = False
     quiet: bool = False
+    format: Format = "table"
 
     def check(self) -> None:
         """Check the targets before anything is read."""
@@ -61,8 +63,7 @@ class StudyCall:
 
     def show(self, result: Any, files: list[Path]) -> None:
         """Print the result, and the files that were written."""
-        print_rich(result.lines())
-        print_written(files)
+        print_study(result, files, self.format)
 
 
 def body(name: str) -> Callable[[_Body], _Body]:
@@ -196,6 +197,7 @@ def _shell_options(declared: Command | None, *, has_messages: bool) -> dict[str,
         kinds["overwrite"] = Overwrite
     if has_messages:
         kinds["quiet"] = Quiet
+    kinds["format"] = Printed
     return {name: _keyword(name, kind, _DEFAULTS[name]) for name, kind in kinds.items()}
 
 

@@ -1,20 +1,20 @@
-"""The language of a treebank, which its file's name says: `de_pud-ud-test.conllu` is German.
+"""Treebanks by the language that their files are named after: `de_pud-ud-test.conllu`.
 
-Universal Dependencies names every file so: a code of ISO 639, `_`, the treebank, `-ud-`, the part.
+A sweep over languages compares groups of files that the user names so. What is done with the text
+of a file depends on the text alone; see `headscope.corpus.language`. Universal Dependencies names
+every file so: a code of ISO 639, `_`, the treebank, `-ud-`, the part.
 https://universaldependencies.org/release_checklist.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from headscope.corpus.read import corpus_files
 from headscope.errors import CorpusError, check_choice
 
-ENGLISH = "en"
-"""The language of the sentences and word lists that ship with headscope."""
 _NAME = re.compile(r"([a-z]{2,3})_[\w.]+-ud-.*\.conllu(\.gz|\.xz)?")
 
 
@@ -26,15 +26,6 @@ def language_of(file: PurePath) -> str:
     """
     match = _NAME.fullmatch(file.name)
     return "" if match is None else match[1]
-
-
-def foreign_languages(files: Iterable[PurePath]) -> list[str]:
-    """The languages of treebanks that are not English.
-
-    >>> foreign_languages([Path("en_gum-ud-dev.conllu"), Path("ja_pud-ud-test.conllu")])
-    ['ja']
-    """
-    return sorted({language_of(file) for file in files} - {"", ENGLISH})
 
 
 def by_language(

@@ -38,7 +38,7 @@ from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on
 from headscope.relations.effects import effects_among
 from headscope.relations.relation import Relation
-from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.window_pairs import KeptPairs, WindowPairs
 
 
 def attention_readers(
@@ -76,7 +76,15 @@ class PreparedBatch:
 
 
 class BatchReader:
-    """Prepares and reads batches by one model."""
+    """Prepares and reads batches by one model.
+
+    Args:
+        model: of any engine.
+        relations: what is summed.
+        seed: draws the controls.
+        batch_tokens: tokens of a batch, padding included. Default: as the device takes them.
+        pairs: pairs of windows that were found before; each is given up when its window is read.
+    """
 
     def __init__(
         self,
@@ -84,8 +92,10 @@ class BatchReader:
         relations: Sequence[Relation],
         seed: int,
         batch_tokens: int | None = None,
+        pairs: KeptPairs | None = None,
     ) -> None:
         self.model, self.relations, self.seed = model, relations, seed
+        self.pairs = pairs or KeptPairs()
         self.batch_tokens = batch_tokens or batch_tokens_on(model.device)
         # on a processor's cores the model and its next batch would be in each other's way
         self.prepares_ahead = model.device != "cpu"
@@ -109,7 +119,7 @@ class BatchReader:
         """A batch with its cells found and drawn, on the model's device."""
         tokens = batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
-        window_pairs = [WindowPairs(window) for window in batch.windows]
+        window_pairs = [self.pairs.pop(window) for window in batch.windows]
         readers = attention_readers(batch, window_pairs, tiles, self.config)
         effects = self._effect_reader(batch, window_pairs)
         tokens = tokens.to(self.model.device)

@@ -29,6 +29,8 @@ from headscope.stimuli.natural_text import TEXT
 T = TypeVar("T")
 AT_ONCE = 2 * BLOCKS
 """Windows of text that are in memory at once."""
+SIMILAR_LENGTH = 0.8
+"""Least length of a window as a share of the longest of its batch: less padding is computed."""
 STRETCHES = BLOCKS // 2
 """Most stretches into which a few documents are cut: the longer they are, the less one depends on
 the next. More than half as many remain when they are merged."""
@@ -104,12 +106,12 @@ def _renumbered(of_window: Mapping[int, T], rows: Sequence[int]) -> dict[int, T]
 
 
 def batches(windows: Batch, *, tokens: int) -> Iterator[Batch]:
-    """Batches of about `tokens` tokens each, padding included, the longest windows first."""
+    """Batches of at most `tokens` tokens, padding included, of windows of similar length."""
     lengths = [len(window) for window in windows.windows]
     order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     longest_first = [windows.windows[row] for row in order]
     start = 0
-    for together in in_batches(longest_first, tokens):
+    for together in in_batches(longest_first, tokens, least=SIMILAR_LENGTH):
         end = start + len(together)
         yield windows.take(order[start:end])
         start = end

@@ -79,7 +79,10 @@ class CellReader:
     def _add_cells(self, layer: int, part: SelectionPart, rows: Tensor) -> None:
         """Add up the cells of one part of the selection."""
         request = part.request
-        windows = request.windows if isinstance(request, Tile) else [request.window]
+        if isinstance(request, Tile):
+            windows = request.windows
+        else:
+            windows = slice(request.window, request.window + 1)
         columns = self._columns[windows].to(rows.device)
         reduction = part.reduction.to(rows.device)
         sums = reduction.sums(rows, columns, logarithms=self._logarithms)
@@ -96,13 +99,22 @@ class CellReader:
         rows = (selection.block, selection.relation)
         np.add.at(tally.queries, rows, selection.queries)
         np.add.at(tally.chance, rows, selection.chance)
-        for layer, parts in self._sums.items():
-            mass = _grained(sum((part.mass for part in parts), torch.zeros(())))
-            hits = _grained(sum((part.hits for part in parts), torch.zeros(())))
+        if not self._sums:
+            return
+        mass_of_layers = []
+        hits_of_layers = []
+        for parts in self._sums.values():
+            mass_of_layers.append(sum((part.mass for part in parts), torch.zeros(())))
+            hits_of_layers.append(sum((part.hits for part in parts), torch.zeros(())))
+        # all layers come back from the device in one copy
+        mass = _grained(torch.stack(mass_of_layers))
+        hits = _grained(torch.stack(hits_of_layers))
+        count = hits.shape[1]
+        for number, layer in enumerate(self._sums):
             # the rows of a selection are distinct, so plain indexing adds each of them once
-            tally.target[*rows, layer] += mass[: len(hits)]
-            tally.control[*rows, layer] += mass[len(hits) :]
-            tally.hits[*rows, layer] += hits
+            tally.target[*rows, layer] += mass[number, :count]
+            tally.control[*rows, layer] += mass[number, count:]
+            tally.hits[*rows, layer] += hits[number]
 
     def _add_sinks(self, tally: Tally, row: int) -> None:
         """Add the late queries of windows of text, each to the block that it lies in."""
@@ -118,14 +130,16 @@ class CellReader:
             block_of_query = self._batch.blocks_of_queries(number)
             blocks.append(block_of_query[last_query])
         np.add.at(tally.queries[:, row], blocks, LATE)
-        for layer, sinks in self._sinks.items():
-            mass = _grained(sinks.mass)[is_text]
-            other = _grained(sinks.other)[is_text]
-            np.add.at(tally.target[:, row, layer], blocks, mass)
-            np.add.at(tally.control[:, row, layer], blocks, other)
+        if not self._sinks:
+            return
+        mass = _grained(torch.stack([sinks.mass for sinks in self._sinks.values()]))
+        other = _grained(torch.stack([sinks.other for sinks in self._sinks.values()]))
+        for number, layer in enumerate(self._sinks):
+            np.add.at(tally.target[:, row, layer], blocks, mass[number, is_text])
+            np.add.at(tally.control[:, row, layer], blocks, other[number, is_text])
 
 
-def _grained(sums: Tensor) -> Float[ndarray, "row head"]:
+def _grained(sums: Tensor) -> Float[ndarray, "layer row head"]:
     return grained(sums.cpu().double().numpy())
 
 

@@ -167,7 +167,8 @@ def excerpt(
 
 
 def _by_importance(query: int, targets: list[int], strongest: list[int]) -> Iterator[int]:
-    yield from (query, 0, *targets, *strongest)
+    # many targets would leave no room for the key with the most attention
+    yield from (query, 0, *strongest[:1], *targets, *strongest)
     for step in range(1, CONTEXT_TOKENS + 1):
         for position in (query, *targets, *strongest):
             yield position - step

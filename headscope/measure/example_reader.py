@@ -32,19 +32,24 @@ class WindowPatterns:
         self.window = window
         self._row_ends = _row_ends(window)
         self._starts = np.cumsum(self._row_ends) - self._row_ends
+        self._cells: dict[tuple[int, int], Int[Tensor, " cell"]] = {}
+        """The kept cells of each tile, flat as `[query key]`, by its first query and its width."""
         self._parts: dict[int, list[Float[Tensor, "head cell"]]] = {}
         self._layers: dict[int, Float[ndarray, "head cell"]] = {}
 
     def add(self, layer: int, tile: Tile, rows: Rows, *, logarithms: bool) -> None:
         """Keep the rows of a tile; those of a layer come one after the other."""
-        ends = self._row_ends[tile.queries]
-        # each row of the tile is as wide as the tile, and of a row the keys before its end are kept
-        row = np.repeat(np.arange(len(ends)), ends)
-        seen_starts = np.cumsum(ends) - ends
-        key = np.arange(len(row)) - seen_starts[row]
-        cells = torch.from_numpy(row * rows.shape[-1] + key)
+        first_and_width = int(tile.queries.start), rows.shape[-1]
+        if first_and_width not in self._cells:
+            # each row of the tile is as wide as the tile, and the keys before its end are kept
+            ends = self._row_ends[tile.queries]
+            row = np.repeat(np.arange(len(ends)), ends)
+            seen_starts = np.cumsum(ends) - ends
+            key = np.arange(len(row)) - seen_starts[row]
+            cells = torch.from_numpy(row * rows.shape[-1] + key)
+            self._cells[first_and_width] = cells.to(rows.device)
         flat = rows[0].flatten(1)
-        seen = flat.index_select(1, cells.to(rows.device))
+        seen = flat.index_select(1, self._cells[first_and_width])
         values = seen.exp() if logarithms else seen
         parts = self._parts.setdefault(layer, [])
         parts.append(values.half())

@@ -13,7 +13,7 @@ from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.parts import is_part, with_parts
 from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import Relation
-from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.window_pairs import KeptPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MUCH_WORSE = 0.1
@@ -35,7 +35,7 @@ class FittedBaselines:
     number of `hard_queries`; and `baselines`, the rates at easy and at hard queries that no
     baseline exceeds, see `ComparedRates.frontier`."""
     notes: tuple[str, ...] = ()
-    """Notes on fixed baselines that do not fit the text, and on relations without one."""
+    """Notes on fixed baselines that do not fit the text."""
 
     def parts(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`. Effects are last."""
@@ -54,6 +54,7 @@ def fit_baselines(
     challenge: Sequence[Window] = (),
     *,
     fixed: Mapping[str, ReferenceBaseline] | None = None,
+    pairs: KeptPairs | None = None,
 ) -> FittedBaselines:
     """Measure all baselines at hard and easy queries; choose those that are not fixed.
 
@@ -61,13 +62,15 @@ def fit_baselines(
         windows: natural text, or a large part of it, and other stimuli.
         relations: relations of the run.
         challenge: windows that are read only for hard and easy queries.
-        fixed: fixed baselines by relation; the others are chosen on these windows. None for a
-            language without fixed ones.
+        fixed: fixed baselines by relation; the others are chosen on these windows. None for text
+            that is not known to be English.
+        pairs: keeps the pairs of the windows, which are read later.
     """
+    pairs = pairs or KeptPairs()
     reference = fixed or {}
     tested = [relation for relation in relations if relation.baseline is not None]
     free = [relation for relation in tested if relation.id not in reference]
-    choices = _chosen_on(windows, free)
+    choices = _chosen_on(windows, free, pairs)
     for name, row in reference.items():
         choices[name] = row.choice
     tested = [relation for relation in tested if relation.id in choices]
@@ -78,7 +81,7 @@ def fit_baselines(
         hits[relation.id] = BaselineHits(relation, choice.target_classes)
         compared[relation.id] = ComparedRates(relation, choice)
     for window in (*windows, *challenge):
-        window_pairs = WindowPairs(window)
+        window_pairs = pairs.of(window)
         for relation in tested:
             if window.stimulus in relation.stimuli:
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
@@ -93,17 +96,17 @@ def fit_baselines(
             )
             for relation in tested
         },
-        notes=_notes(hits, choices, fixed),
+        notes=_notes(hits, choices, reference),
     )
 
 
 def _chosen_on(
-    windows: Sequence[Window], relations: Sequence[Relation]
+    windows: Sequence[Window], relations: Sequence[Relation], pairs: KeptPairs
 ) -> dict[str, ChosenBaseline]:
     """The baselines that are right most often on a text, of the relations with a query there."""
     hits = {relation.id: BaselineHits(relation) for relation in relations}
     for window in windows if relations else ():
-        window_pairs = WindowPairs(window)
+        window_pairs = pairs.of(window)
         for relation in relations:
             if window.stimulus in relation.stimuli:
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
@@ -133,11 +136,9 @@ def _facts(
 def _notes(
     hits: Mapping[str, BaselineHits],
     choices: Mapping[str, ChosenBaseline],
-    fixed: Mapping[str, ReferenceBaseline] | None,
+    fixed: Mapping[str, ReferenceBaseline],
 ) -> tuple[str, ...]:
-    """A note on fixed baselines that are much worse on the text, or on their absence."""
-    if fixed is None:
-        return ("baselines were chosen on this text: those of its language are not fixed",)
+    """A note on fixed baselines that are much worse on the text."""
     worse: dict[str, float] = {}
     for name, row in fixed.items():
         if name not in hits or hits[name].count < ENOUGH:

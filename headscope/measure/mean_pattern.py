@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
@@ -106,8 +107,15 @@ class PictureReader:
     def add_to(self, tally: Tally) -> None:
         """Add the sums."""
         profile = tally.profile
+        if not self._values:
+            return
+        # all layers come back from the device in one copy
+        joined = torch.cat([shares for *_, shares in self._values])
+        of_cells = grained(joined.cpu().double().numpy())
+        start = 0
         for layer, picture, shares in self._values:
-            values = grained(shares.cpu().double().numpy())
+            values = of_cells[start : start + len(shares)]
+            start += len(shares)
             mean = profile.stimulus_mean[picture.stimulus, layer]
             mean[:, picture.pixels] += values.T
             if layer == 0:

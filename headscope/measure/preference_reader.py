@@ -33,14 +33,15 @@ class _Comparisons:
     """Compared queries of one request.
 
     `row` is the index of each query's sum, and `least` the least attention on its targets. `sizes`
-    are numbers of cells: first of the targets of each query, then of its other candidates. `cells`
-    are flat indices of these cells in the rows
+    are numbers of cells: first of the targets of each query, then of its other candidates. The
+    first `targets` cells are targets. `cells` are flat indices of these cells in the rows
     `[window head query key]` of a tile; None if the request reads exactly these cells.
     """
 
     row: Int[Tensor, " query"]
     least: Float[Tensor, "query 1"]
     sizes: Int[Tensor, " cell_count"]
+    targets: int
     cells: Int[Tensor, "cell head"] | None
 
 
@@ -72,12 +73,14 @@ class PreferenceReader:
             selected = rows.reshape(-1).index_select(0, part.cells.view(-1))
             values = selected.view(part.cells.shape)
         values = values.float()
-        attention = values.exp() if self._logarithms else values
         largest = torch.segment_reduce(values, "max", lengths=part.sizes, axis=0)
-        summed = torch.segment_reduce(attention, "sum", lengths=part.sizes, axis=0)
         target, other = largest.chunk(2)
-        on_targets, _ = summed.chunk(2)
-        attends = on_targets >= part.least
+        # candidates are far more than targets, and only targets are summed
+        on_targets = values[: part.targets]
+        attention = on_targets.exp() if self._logarithms else on_targets
+        targets_of_query = part.sizes[: len(part.row)]
+        mass = torch.segment_reduce(attention, "sum", lengths=targets_of_query, axis=0)
+        attends = mass >= part.least
         is_preferred = ((target > other) & attends).float()
         if layer not in self._preferred:
             heads = target.shape[1]
@@ -88,9 +91,12 @@ class PreferenceReader:
         """Add the number of queries, and for each layer that of preferred targets."""
         block, relation = self._rows.T
         np.add.at(tally.queries, (block, relation), 1)
-        for layer, preferred in self._preferred.items():
-            hits = preferred.cpu().double().numpy()
-            np.add.at(tally.hits, (block, relation, layer), hits)
+        if not self._preferred:
+            return
+        # all layers come back from the device in one copy
+        hits = torch.stack([*self._preferred.values()]).cpu().double().numpy()
+        for layer, of_layer in zip(self._preferred, hits, strict=True):
+            np.add.at(tally.hits, (block, relation, layer), of_layer)
 
 
 def preference_reader(
@@ -211,6 +217,7 @@ def _comparisons(
         row=torch.from_numpy(numbers).to(config.device),
         least=torch.from_numpy(least[numbers]).float().to(config.device)[:, None],
         sizes=torch.from_numpy(sizes).to(config.device),
+        targets=int(sizes[: len(numbers)].sum()),
         cells=flat,
     )
 

@@ -77,13 +77,21 @@ class ProfileReader:
         self.config = config
         self.profile = Profile.zeros(config.layers, config.heads)
         self.columns: dict[int, Float[Tensor, "head key"]] = {}
+        self._keys_of: dict[tuple[int, int], _ProfiledKeys] = {}
+        """Facts on the keys of some rows, by their window and first query."""
         self._terms: list[tuple[ndarray, Tensor]] = []
         """Arrays of the profile, each with values that are added when all layers are read."""
 
     def add_to(self, tally: Tally) -> None:
         """Add the profile."""
-        for sums, values in self._terms:
-            sums += grained(values.cpu().double().numpy())
+        if self._terms:
+            # what was summed comes back from the device in one copy
+            joined = torch.cat([values.flatten() for _, values in self._terms])
+            added = grained(joined.cpu().double().numpy())
+            start = 0
+            for sums, _ in self._terms:
+                sums += added[start : start + sums.size].reshape(sums.shape)
+                start += sums.size
         tally.profile += self.profile
 
     def _add(self, sums: ndarray, values: Tensor) -> None:
@@ -143,16 +151,12 @@ class ProfileReader:
         first_key = pattern[..., 0]
         row_mass = row_sums(pattern)
         entropy = -(pattern * part.logs).sum(-1)
-        sentences = window.sentence_of_token[: pattern.shape[-1]]
-        by_key = _by_key(pattern, row_mass, part.first, sentences)
+        keys = self._keys(part)
+        by_key = _by_key(pattern, row_mass, part.first, keys)
         distance = by_key.distance
         if kind.sees_future:
             distance = _distance_both_ways(part)
-        queries = np.arange(part.first, part.end)
-        row_end = kind.row_end(queries, part.length)
-        # all keys that a query sees but the first token
-        others = torch.from_numpy(row_end - 1).to(pattern)
-        spread = _spread(entropy, first_key, row_mass, others)
+        spread = _spread(entropy, first_key, row_mass, keys.others)
         self._add(profile.distance[layer], distance.sum(-1))
         self._add(profile.sentence[layer], by_key.in_sentence.sum(-1))
         self._add(profile.entropy[layer], entropy.sum(-1))
@@ -161,6 +165,22 @@ class ProfileReader:
         if self.config.sinks:
             sink = 1 - pattern.sum(-1)
             self._add(profile.sink[layer], sink.sum(-1))
+
+    def _keys(self, part: _WindowRows) -> _ProfiledKeys:
+        """What weighs the keys of these rows, made for the first layer and kept for the others."""
+        rows = part.row, part.first
+        if rows not in self._keys_of:
+            window = self.batch.windows[part.row]
+            queries = np.arange(part.first, part.end)
+            row_end = window.attention_kind.row_end(queries, part.length)
+            sentences = window.sentence_of_token[: part.pattern.shape[-1]]
+            _, sentence = np.unique(sentences, return_inverse=True)
+            self._keys_of[rows] = _ProfiledKeys(
+                others=torch.from_numpy(row_end - 1).to(part.pattern),
+                sentence=torch.from_numpy(sentence).to(part.pattern.device),
+                sentence_count=1 + int(sentence.max()),
+            )
+        return self._keys_of[rows]
 
     def _add_diagonals(self, part: _WindowRows) -> None:
         kind = self.batch.windows[part.row].attention_kind
@@ -221,6 +241,16 @@ class ProfileReader:
         self._add(self.profile.stripe[part.layer], largest.sum(-1))
 
 
+class _ProfiledKeys(NamedTuple):
+    """Facts on the keys of some rows of a window."""
+
+    others: Float[Tensor, " query"]
+    """Number of keys that each query sees, without the first token."""
+    sentence: Int[Tensor, " key"]
+    """Number of each key's sentence in the window."""
+    sentence_count: int
+
+
 class _KeySums(NamedTuple):
     """Sums of a row that weigh its keys."""
 
@@ -233,15 +263,13 @@ def _by_key(
     pattern: Float[Tensor, "head query key"],
     row_mass: Float[Tensor, "head query"],
     start: int,
-    sentences: Int[ndarray, " key"],
+    facts: _ProfiledKeys,
 ) -> _KeySums:
     """Each query's mean distance, and its attention within its sentence, by one product."""
-    _, sentence_numbers = np.unique(sentences, return_inverse=True)
-    sentence = torch.from_numpy(sentence_numbers).to(pattern.device)
-    sentence_count = 1 + int(sentence.max())
+    sentence = facts.sentence
     keys = torch.arange(pattern.shape[-1], device=pattern.device)
     # column 0 weighs a key by its position, the others hold a sentence each
-    weights = pattern.new_zeros(len(keys), 1 + sentence_count)
+    weights = pattern.new_zeros(len(keys), 1 + facts.sentence_count)
     weights[:, 0] = keys
     weights[keys[1:], 1 + sentence[1:]] = 1  # the first token is in no sentence
     sums = pattern @ weights

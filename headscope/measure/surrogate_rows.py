@@ -344,11 +344,13 @@ def rows_of_model(
 
 def _rows(model: Model, batch: Batch, tokens: RowTokens, heads: Heads) -> list[WindowRows]:
     """Rows of some heads in a batch."""
+    device = model.device
     members = []
     for row, number in enumerate(batch.blocks.tolist()):
         if number in tokens:
-            query, key = row_cells(batch.windows[row], tokens[number])
-            members.append((row, number, torch.from_numpy(query), torch.from_numpy(key)))
+            cells = np.stack(row_cells(batch.windows[row], tokens[number]))
+            query, key = torch.from_numpy(cells).to(device)
+            members.append((row, number, query, key))
     if not members:
         return []
     results: list[tuple[int, Sequence[int], Tensor]] = []
@@ -360,7 +362,9 @@ def _rows(model: Model, batch: Batch, tokens: RowTokens, heads: Heads) -> list[W
         heads_of_layer = [heads[slot][1] for slot in slots]
         for rows in all_rows:
             for row, number, query, key in members:
-                values = rows[row, heads_of_layer][:, query, key].float()
+                # an index of Python's numbers would be copied to the device for each window
+                patterns = torch.stack([rows[row, head] for head in heads_of_layer])
+                values = patterns[:, query, key].float()
                 shares = values.exp() if model.engine.logarithms else values
                 results.append((number, slots, shares))
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headscope.corpus.read import corpus_files
-from headscope.corpus.shipped import corpus_place
-from headscope.corpus.treebank_languages import foreign_languages
+from headscope.corpus.language import Language
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.measure.fit_baselines import FittedBaselines
@@ -51,6 +50,7 @@ class Text:
     first     baselines, the choice of precision; later surrogates
     stream    `headscope.measure.reading.read`, once: `first` again, then the rest of text
     natural   is the source of `stream`: its counts and notes are complete when that ends
+    language  the record of the run, with a note if English baselines are not used
     synthetic baselines, the choice of precision, `read`; later surrogates and examples
     challenge baselines, `read`; later surrogates
     prompts   notes; its windows are among the synthetic ones
@@ -59,6 +59,8 @@ class Text:
 
     natural: TextWindows
     """Natural text, with notes on it."""
+    language: Language | None
+    """The language that the user states, or that of `first`; None if no text is read."""
     stream: Iterator[Window]
     """The windows of text, none of them read by the model yet."""
     first: Sequence[Window]
@@ -70,7 +72,7 @@ class Text:
     challenge: Sequence[Window]
     """Windows of the challenge set."""
     fixed_baselines: Mapping[str, ReferenceBaseline] | None
-    """Fixed baselines of the text's language by relation; None if that has none."""
+    """Fixed baselines by relation; None for text that is not known to be English."""
     reads_all: bool
     """True if no stimulus is stopped early."""
 
@@ -122,29 +124,39 @@ def prepare_text(
         CorpusError: a corpus does not exist or is invalid.
     """
     attention = of_attention(relations)
-    files = corpus_files([corpus_place(corpus) for corpus in _text_corpora(attention, corpora)])
-    is_english = not foreign_languages(files)
     length = settings.max_length
     kinds = prompt_kinds(effects_among(relations))
     prompts = prompt_windows(model.tokenizer, kinds, length, seed=settings.seed)
     challenge: list[Window] = []
-    if settings.challenge and is_english:
+    fixed_baselines: Mapping[str, ReferenceBaseline] | None = None
+    if settings.challenge:
         most_tokens = int(settings.max_tokens * CHALLENGE_SHARE)
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
     in_place_of_text = max(0, sum(map(len, challenge)) - CHALLENGE_BESIDE)
     max_tokens = settings.max_tokens - in_place_of_text
-    natural = natural_text(model, _text_corpora(attention, corpora), settings, max_tokens)
+    text_corpora = _text_corpora(attention, corpora)
+    natural = natural_text(model, text_corpora, settings, max_tokens)
     synthetic = _stimulus_windows(model, attention, corpora, settings)
     windows = iter(natural)
     first = list(_up_to(windows, BASELINE_TOKENS))
+
+    # the text decides whether it is English; other text is read in place of the challenge set
+    language = copy(natural.language)
+    if text_corpora and not language.is_english:
+        challenge, natural.max_tokens = [], settings.max_tokens
+        windows = iter(natural)
+        first += _up_to(windows, BASELINE_TOKENS - sum(map(len, first)))
+    else:
+        fixed_baselines = reference_baselines(model.attention_kind)
     return Text(
         natural=natural,
+        language=language if text_corpora else None,
         stream=chain(first, windows),
         first=first,
         synthetic=[*synthetic, *prompts.windows],
         prompts=prompts,
         challenge=challenge,
-        fixed_baselines=reference_baselines(model.attention_kind) if is_english else None,
+        fixed_baselines=fixed_baselines,
         reads_all=settings.all,
     )
 
@@ -172,6 +184,7 @@ def natural_text(
         seed=settings.seed,
         max_documents=settings.documents,
         continue_window=partial(continue_window, model, count=generated) if generated else None,
+        language=settings.language,
     )
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import CAUSAL
@@ -202,7 +203,13 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     match source if is_pair else tuple(getattr(source, part, None) for part in parts):
         case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
             return network, tokenizer
-    kinds = ", ".join(type(item).__name__ for item in (source if is_pair else (source,)))
+    items = source if is_pair else (source,)
+    kinds = ", ".join(type(item).__name__ for item in items)
+    if any(hasattr(item, "merge_and_unload") for item in items):  # the wrapper of peft
+        raise ModelError(
+            f"({kinds}) is a model with adapters around it; merge them: pass "
+            "(model.merge_and_unload(), tokenizer)"
+        )
     if isinstance(source, PreTrainedModel):
         raise ModelError(f"{kinds} is given without its tokenizer; pass (model, tokenizer)")
     raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
@@ -214,7 +221,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
-    device = str(network.get_input_embeddings().weight.device)
+    device = str(token_embedding(name, network).device)
     _check_network(name, network)
     _check_settings(name, device, dtype, settings)
     if bridge is not None and (
@@ -240,6 +247,27 @@ def _in_memory(source: Any, settings: Settings) -> Model:
             weights_sha256=state_sha256(network),
             origin=source,
         )
+
+
+def token_embedding(name: str, network: Any) -> Float[Tensor, "token width"]:
+    """The embeddings of a network's tokens.
+
+    Raises:
+        ModelError: it reads something else than tokens, such as images.
+    """
+    try:
+        embedding = network.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        embedding = None
+    weight = getattr(embedding, "weight", None)
+    # patches of an image or of a series are projected
+    is_projection = isinstance(embedding, nn.Linear)
+    if isinstance(weight, Tensor) and weight.ndim == 2 and not is_projection:
+        return weight
+    raise ModelError(
+        f"{name}: a {type(network).__name__} has no embedding of tokens, so it reads no text; "
+        "pass a language model"
+    )
 
 
 def _check_network(name: str, network: Any) -> None:
@@ -291,7 +319,7 @@ def model_around(
         config.architectures = config.architectures or [type(network).__name__]
     dimensions = read_dimensions(name, config)
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
-    rows = int(network.get_input_embeddings().weight.shape[0])
+    rows = len(token_embedding(name, network))
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, settings, dimensions, rows)
     engine: Engine
     engine_notes: tuple[str, ...]

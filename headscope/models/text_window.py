@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from headscope.corpus.align import Cuts, cut_windows
@@ -21,6 +23,7 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
         HeadscopeError: the text is empty, or longer than the model's context less `generated`.
     """
     tokenizer = model.tokenizer
+    tokenizer.check_length(text, model.context)
     tokenized = tokenizer.encode_prompt(_document(text))
     count = len(tokenized.tokens)
     if not count:
@@ -49,6 +52,14 @@ def _document(text: str) -> Document:
         return read_text("text", text)
     except CorpusError:
         return Document("text", text, ())
+
+
+def special_notes(model: Model, texts: Iterable[str]) -> tuple[str, ...]:
+    """A note on the special tokens in prompts; none if there are none."""
+    count = sum(map(model.tokenizer.count_special, texts))
+    if not count:
+        return ()
+    return (f"special tokens in the text: {count}; with plain they are read as plain text",)
 
 
 def check_unicode(text: str) -> None:

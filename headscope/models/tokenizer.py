@@ -18,9 +18,12 @@ from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
-from headscope.errors import ModelError
+from headscope.errors import CorpusError, ModelError
 from headscope.models.weight_files import pretrained_source
 from headscope.models.weights import in_one_sentence
+
+LONGEST_WORD = 100
+"""Characters of the longest word that WordPiece splits (`max_input_chars_per_word` of BERT)."""
 
 
 class Tokenizer:
@@ -171,6 +174,28 @@ class Tokenizer:
             inside[start:end] = True
         words = [word for word in tokenized.document.words if not inside[word.start]]
         return replace(tokenized, document=replace(tokenized.document, words=tuple(words)))
+
+    def check_length(self, text: str, limit: int) -> None:
+        """Refuse a text that cannot be so few tokens, before the time that its tokens would take.
+
+        Args:
+            text: a prompt or a sentence of a user.
+            limit: the largest number of tokens.
+
+        Raises:
+            CorpusError: it has more characters than so many of the longest tokens.
+        """
+        characters = limit * self._longest_token
+        if len(text) > characters:
+            raise CorpusError(
+                f"the text {text[:40]!r}… has {len(text):,} characters; {limit:,} tokens of "
+                f"{self.name} have {characters:,} at most, so shorten it"
+            )
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """Characters of the longest token; an unknown word is one token, and may be long too."""
+        return max(LONGEST_WORD, *map(len, self._backend.get_vocab()))
 
     def count_special(self, text: str) -> int:
         """The number of special tokens in a prompt, as `encode_prompt` reads it."""

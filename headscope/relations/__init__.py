@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.errors import HeadscopeError, check_choice
+from headscope.errors import HeadscopeError, check_choice, first_line
 from headscope.options import checked
 from headscope.relations.head_type import ALL, HeadType
 from headscope.relations.parts import is_part
@@ -31,6 +31,7 @@ QUICK = (
     "positional",
     "delimiter",
     "induction",
+    "duplicate-token",
     "lexical/duplicate",
     "syntactic",
     "coreference",
@@ -95,8 +96,11 @@ def _installed() -> dict[str, HeadType]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             head_type = entry.load()
-        except Exception as error:  # code of another package
-            raise HeadscopeError(f"cannot load the head type {entry.value}: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # code of another package, which may call sys.exit
+            reason = f"{type(error).__name__}: {first_line(error):.200}"
+            raise HeadscopeError(f"cannot load the head type {entry.value}: {reason}") from error
         if not isinstance(head_type, HeadType):
             raise HeadscopeError(f"{entry.value} is not an hs.HeadType")
         known = {row.name: row for row in shipped_types()} | installed

@@ -62,6 +62,8 @@ class WordBaseline:
     """Words for its pick."""
     words_ahead: str = ""
     """Words for its pick in the text read from its end; empty if its name there says it."""
+    picks_first: bool = False
+    """True if it picks the first token of an earlier word, else the last one."""
 
 
 def _words_back(rows: WordRows, *, steps: int) -> _Rows:
@@ -138,6 +140,37 @@ def _baselines_of_steps() -> dict[str, WordBaseline]:
     return baselines
 
 
+_NEAR_COPIES = {
+    "class": "of the same class",
+    "two-classes": "of the same class behind the same class",
+    "length": "of the same length",
+    "length-and-class": "of the same length and class",
+    "ending": "of the same ending",
+    "two-letter-ending": "with the same last two letters",
+    "first-letter": "with the same first letter",
+    "first-two-letters": "with the same first two letters",
+    "first-three-letters": "with the same first three letters",
+}
+"""Features of `WordRows.features` in words: near copies share one with the word at the query."""
+
+
+def _after_alike(rows: WordRows, *, feature: str) -> _Rows:
+    return word_after(nearest_equal(rows.features[feature]))
+
+
+def _baselines_after_copies() -> dict[str, WordBaseline]:
+    """The word after the last near copy, by its first token, which is what an induction head that
+    takes one word for another attends to.
+    """
+    baselines: dict[str, WordBaseline] = {}
+    for feature, words in _NEAR_COPIES.items():
+        find = partial(_after_alike, feature=feature)
+        baselines[f"after-same-{feature}"] = WordBaseline(
+            find, f"word after the last one {words}", picks_first=True
+        )
+    return baselines
+
+
 _BY_WORD = {
     **_baselines_of_steps(),
     **_baselines_of_classes(),
@@ -165,18 +198,7 @@ _BY_WORD = {
         lambda rows: word_after(rows.nearest[CLASS_NUMBER["PUNCT"]]),
         "nearest word after a mark",
     ),
-    "after-same-class": WordBaseline(
-        lambda rows: word_after(nearest_equal(rows.words.upos)),
-        "word after the last one of the same class",
-    ),
-    "after-same-ending": WordBaseline(
-        lambda rows: word_after(nearest_equal(rows.endings)),
-        "word after the last one of the same ending",
-    ),
-    "after-same-length": WordBaseline(
-        lambda rows: word_after(nearest_equal(rows.lengths)),
-        "word after the last one of the same length",
-    ),
+    **_baselines_after_copies(),
     "capitalised": WordBaseline(
         lambda rows: nearest(rows.is_capital),
         "nearest capitalised word",
@@ -316,9 +338,10 @@ CLASS_COUNT = len(UPOS) + 1
 def picks(window: Window) -> Int[ndarray, "baseline position"]:
     """The key position that each baseline picks at each query, −1 if it picks none.
 
-    A baseline about words picks the last token of an earlier word at the last token of a word. In
-    windows of encoders the baselines are `ALL_BASELINES`. Rows of `own` and of `UNION_BASELINES`
-    depend on the relation and are −1. The array is large, so that no window keeps it.
+    A baseline about words picks the last token of an earlier word at the last token of a word, and
+    the first token of what followed a near copy. In windows of encoders the baselines are
+    `ALL_BASELINES`. Rows of `own` and of `UNION_BASELINES` depend on the relation and are −1. The
+    array is large, so that no window keeps it.
     """
     sees_future = window.attention_kind.sees_future
     names = ALL_BASELINES if sees_future else EARLIER
@@ -349,8 +372,10 @@ def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"])
     word = _words_of_baselines(rows)
     last = words.last[word]
     is_earlier = (word >= 0) & (last < words.last)
+    picks_first = np.array([baseline.picks_first for baseline in _WORD_BASELINES.values()])
+    picked = np.where(picks_first[:, None], words.first[word], last)
     number = _numbers(_WORD_BASELINES)[:, None]
-    pick[number, words.last] = np.where(is_earlier, last, -1)
+    pick[number, words.last] = np.where(is_earlier, picked, -1)
 
 
 def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:

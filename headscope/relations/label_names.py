@@ -1,7 +1,6 @@
 """Labels of heads in other work: the relations and direct effects that stand for them.
 
-A label is a name of `data/label_names.csv`, a head type, or a relation. `induction` of other work
-is the token after the earlier copy, so it does not stand for the type's relation `duplicate`.
+A label is a name of `data/label_names.csv`, a head type, or a relation.
 """
 
 from __future__ import annotations

@@ -19,11 +19,44 @@ if TYPE_CHECKING:
     from headscope.relations.relation import PairSet, Relation
 
 
+KEPT_TOKENS = 60_000
+"""Tokens of windows whose pairs are kept at most, some 3 KB a token: those of a default run."""
+
+
+class KeptPairs:
+    """Pairs of windows that are read again soon, found once.
+
+    Pairs of all windows of a run would not fit into memory: those of the first `KEPT_TOKENS` tokens
+    are kept, the others are found again.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, WindowPairs] = {}
+        self._tokens = 0
+
+    def of(self, window: Window) -> WindowPairs:
+        """The pairs of a window, kept if there is room."""
+        if id(window) in self._pairs:
+            return self._pairs[id(window)]
+        pairs = WindowPairs(window)
+        if self._tokens + len(window) <= KEPT_TOKENS:
+            self._tokens += len(window)
+            self._pairs[id(window)] = pairs
+        return pairs
+
+    def pop(self, window: Window) -> WindowPairs:
+        """The pairs of a window, which are not kept any longer."""
+        if id(window) not in self._pairs:
+            return WindowPairs(window)
+        self._tokens -= len(window)
+        return self._pairs.pop(id(window))
+
+
 class WindowPairs:
     """The targets of relations in a window, what baselines pick there, and hard queries.
 
     Code that has a window in hand makes this object once, hands it on, and drops it with the
-    window. Pairs of all windows of a run would not fit into memory.
+    window; `KeptPairs` keeps some.
     """
 
     def __init__(self, window: Window) -> None:

@@ -72,14 +72,22 @@ class WordRows:
         return np.array([form.isdigit() for form in self.forms], bool)
 
     @cached_property
-    def endings(self) -> ndarray:
-        """The last three letters of each word."""
-        return np.array([form[-3:] for form in self.forms], "U")
-
-    @cached_property
-    def lengths(self) -> Int[ndarray, " word"]:
-        """The number of letters of each word."""
-        return np.array([len(form) for form in self.forms])
+    def features(self) -> dict[str, ndarray]:
+        """What words may have in common without being the same: a value for each word."""
+        forms, upos = self.forms, self.words.upos.tolist()
+        lengths = [len(form) for form in forms]
+        values: dict[str, list[object]] = {
+            "class": [*upos],
+            "two-classes": [*zip(["", *upos], upos, strict=False)],
+            "length": [*lengths],
+            "length-and-class": [*zip(lengths, upos, strict=True)],
+            "ending": [form[-3:] for form in forms],
+            "two-letter-ending": [form[-2:] for form in forms],
+            "first-letter": [form[:1] for form in forms],
+            "first-two-letters": [form[:2] for form in forms],
+            "first-three-letters": [form[:3] for form in forms],
+        }
+        return {name: np.array([*map(str, of_words)], "U") for name, of_words in values.items()}
 
     @cached_property
     def of_class(self) -> Bool[ndarray, "class word"]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import RunError, check_choice
+from headscope.errors import RunError, check_choice, first_line
 from headscope.paths import ATLAS_PREFIX, exists
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
@@ -69,9 +69,10 @@ class Atlas:
             LookupError,
             RunError,
         ) as error:
+            reason = first_line(error).rstrip(".")
             raise RunError(
-                f"{self.path}: this atlas is damaged ({str(error).rstrip('.'):.300}); copy the "
-                "file again, or reinstall headscope"
+                f"{self.path}: this atlas is damaged ({reason:.300}); copy the file again, or "
+                "reinstall headscope"
             ) from error
 
 

@@ -35,6 +35,7 @@ from headscope.statistics.reasons import rows_to_report
 from headscope.statistics.result import Result
 from headscope.statistics.tags import closest_rows, with_thresholds
 from headscope.statistics.untagged_heads import partial_sinks
+from headscope.user_tables import json_content
 
 VERSION = "card_version"
 LISTS = (EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE)
@@ -55,6 +56,11 @@ class CardFile(BaseModel):
 
     card_version: Literal[1]
     model: dict[str, Any]
+    corpora: dict[str, Any] | None = None
+    provenance: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    text_loss: dict[str, Any] | None = None
+    text_read: dict[str, Any] | None = None
     relations: dict[str, Threshold]
     """Thresholds of the relations that the heads' evidence names."""
     heads: list[dict[str, Any]]
@@ -97,7 +103,7 @@ def read_card(path: str | Path) -> Result:
     """
     raw = given_file(path, "a head card, as headscope export cards writes it")
     with reading(Path(path)):
-        content = json.loads(raw)
+        content = json_content(raw, str(path), RunError)
         card = CardFile.model_validate(content)
         tables = {}
         for table in LISTS:
@@ -214,7 +220,16 @@ def _rows_of_list(records: Sequence[Mapping[str, Any]], name: str) -> list[dict[
 
 
 def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A table with the columns and kinds of a run folder's."""
+    """A table with the columns and kinds of a run folder's.
+
+    Raises:
+        ValueError: a row lacks what is never missing, such as a text.
+    """
+    required = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
+    for number, row in enumerate(rows):
+        missing = [name for name in required if name not in row and name not in table.added_columns]
+        if missing:
+            raise ValueError(f"{table.attribute}: row {number} has no {missing[0]}")
     columns = [*table.columns]
     if any(name in row for name in table.later_columns for row in rows):
         columns += table.later_columns

@@ -1,8 +1,8 @@
 """The checkpoint of an unfinished run: its sums and its place, written about every minute.
 
 After a kill the same command resumes from it, and ends with the same bytes, because sums add
-exactly. The checkpoint keeps `headscope.measure.sums.KeptSums`. The resumed run does all else
-again:
+exactly. If the disk is full, the checkpoint goes to the user's cache, where the same command finds
+it. It keeps `headscope.measure.sums.KeptSums`. The resumed run does all else again:
 
 - load the model, cut the texts into windows, and fit the baselines;
 - read the beginning of the text in both precisions, if the run chooses the precision;
@@ -20,14 +20,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headscope.corpus.read import file_sha256
-from headscope.errors import RunError, WriteError, is_out_of_memory
+from headscope.errors import RunError, WriteError, first_line, is_out_of_memory
 from headscope.measure.sums import Sums
+from headscope.models.packaged import cache_root
 from headscope.relations.relation import Threshold
 from headscope.runs.folder import RunFolder
 from headscope.runs.sums_file import from_npz, pack_sums, to_npz, unpack_sums
@@ -55,8 +57,8 @@ class RunCheckpoint:
     def __init__(self, folder: RunFolder | None, *, overwrite: bool = False) -> None:
         self.folder, self.overwrite = folder, overwrite
         self._last = time.monotonic()
-        self._write: Callable[[], None] = lambda: None
-        """Writes the checkpoint of the run that `begin` has named."""
+        self._write: Callable[[Path], None] = lambda path: None
+        """Writes the checkpoint of the run that `begin` has named to a file."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the run folder; see `RunFolder.locked`."""
@@ -88,15 +90,18 @@ class RunCheckpoint:
         """
         if self.folder is None:
             return
-        path = self.folder.checkpoint
-        self._write = partial(_write, path, run, text, sums)
-        if path.is_file():
+        self._write = partial(_write, run=run, text=text, sums=sums)
+        places = (self.folder.checkpoint, _elsewhere(self.folder))
+        checkpoints = [path for path in places if path.is_file()]
+        if checkpoints:
+            newest = max(checkpoints, key=lambda path: path.stat().st_mtime)
             try:
-                on_message(_load(path, run, text, sums))
+                on_message(_load(newest, run, text, sums))
             except RunError as error:
                 if not self.overwrite:
                     raise
-                path.unlink()
+                for path in checkpoints:
+                    path.unlink(missing_ok=True)
                 on_message(f"starts again, because {str(error).partition('; ')[0]}")
         self.check_free()
 
@@ -110,20 +115,27 @@ class RunCheckpoint:
         if self.folder is None or time.monotonic() - self._last < every:
             return
         try:
-            self._write()
+            self._write(self.folder.checkpoint)
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
+        _elsewhere(self.folder).unlink(missing_ok=True)
         self._last = time.monotonic()
 
     def _stopped(self, folder: RunFolder, error: WriteError) -> RunError:
-        """The error of a run that cannot be written; its sums are kept if there is room."""
-        with suppress(WriteError):  # the checkpoint that was there stays whole
-            self._write()
-        if not folder.checkpoint.is_file():
+        """The error of a run that cannot be written; its sums are kept where there is room."""
+        where = ""
+        # the checkpoint that was there stays whole until a new one is
+        for path in (folder.checkpoint, _elsewhere(folder)):
+            with suppress(WriteError):
+                self._write(path)
+                where = f"the sums are kept in {path.parent}"
+                break
+        if not where and folder.checkpoint.is_file():
+            where = f"the sums of the last checkpoint are kept in {folder.work}"
+        if not where:
             return RunError(f"{error}; the sums are lost; free space there and start again")
         return RunError(
-            f"{error}; the sums are kept in {folder.work}; free space there and repeat the "
-            "command, which resumes from there"
+            f"{error}; {where}; free space there and repeat the command, which resumes from them"
         )
 
     def finish(self, run: Result, *, report: Callable[[], str]) -> None:
@@ -139,6 +151,16 @@ class RunCheckpoint:
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
         self.folder.checkpoint.unlink(missing_ok=True)
+        _elsewhere(self.folder).unlink(missing_ok=True)
+
+
+def _elsewhere(folder: RunFolder) -> Path:
+    """The file for the sums of a run whose own disk is full, in the cache of this user."""
+    name = sha256(str(folder.checkpoint).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    try:
+        return cache_root() / "unfinished" / f"{name}.npz"
+    except RuntimeError:  # this user has no home
+        return folder.checkpoint
 
 
 def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:
@@ -168,7 +190,7 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             raise RunError(f"{path} does not fit into memory; free some and repeat") from error
         raise RunError(
             f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
-            f"{error!s:.200}; remove it or add --overwrite to start again"
+            f"{first_line(error):.200}; remove it or add --overwrite to start again"
         ) from error
     unlike = next(_differences(facts, run, text), None)
     if unlike is not None:
@@ -211,9 +233,9 @@ def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) 
         name = in_one_alone[0]
         state = "gone" if name in names else "new"
         yield f"the corpus file {name} is {state}"
-    for name, sha256 in facts["files"].items():
+    for name, checksum in facts["files"].items():
         path = text.paths.get(name)
-        if path is not None and file_sha256(path) != sha256:
+        if path is not None and file_sha256(path) != checksum:
             yield f"the corpus file {name} has changed"
 
 

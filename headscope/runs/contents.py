@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
-from headscope.errors import HeadscopeError, RunError
+from headscope.errors import HeadscopeError, RunError, first_line
 from headscope.paths import RUN_RECORD
 from headscope.runs.patterns import (
     example_files,
@@ -50,7 +50,7 @@ from headscope.runs.record import (
 )
 from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums_file import read_sums, sums_file
-from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES, table_to_csv
+from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES
 from headscope.runs.write import utf8
 from headscope.statistics.cautions import is_preliminary, with_cautions
 from headscope.statistics.columns import (
@@ -86,14 +86,18 @@ def reading(path: Path) -> Iterator[None]:
     except HeadscopeError:
         raise
     except Exception as error:  # a file that was altered can make a library raise anything
-        reason = f"{getattr(error, 'strerror', None) or error}"
+        of_key = first_line(error) if isinstance(error, KeyError) else error
+        reason = f"{getattr(error, 'strerror', None) or of_key}"
         raise RunError(f"{path}: this file of the run cannot be read: {reason:.300}") from error
 
 
 def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
     """The files of a run that is written to this folder, by name."""
-    tables = {table.file: getattr(run, table.attribute) for table in TABLES}
-    files = {name: utf8(table_to_csv(rows)) for name, rows in tables.items() if rows is not None}
+    files: dict[str, bytes] = {}
+    for table in TABLES:
+        rows = getattr(run, table.attribute)
+        if rows is not None:
+            files[table.file] = utf8(table.csv(rows))
     if run.examples:
         patterns, index = example_files(run.examples)
         files |= {PATTERNS: patterns, INDEX: utf8(index)}

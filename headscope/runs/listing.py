@@ -1,4 +1,4 @@
-"""Choosing heads of a run, and writing them for other programs."""
+"""Choosing heads of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pandas as pd
 
 from headscope.errors import ChoiceError, RunError, check_choice
 from headscope.heads import head_name
-from headscope.runs.tables import table_to_csv
 from headscope.statistics.columns import REPLICATES
 from headscope.statistics.head_lists import strongest
 from headscope.statistics.reasons import head_in
@@ -129,10 +128,3 @@ def _heads_in(rows: pd.DataFrame) -> list[Head]:
     """The head of each row."""
     positions = rows[["layer", "head"]].to_numpy()
     return [(int(layer), int(head)) for layer, head in positions]
-
-
-def write_heads(heads: pd.DataFrame, format: str) -> str:
-    """The heads as `csv` or `json` (a list of objects)."""
-    if format == "csv":
-        return table_to_csv(heads)
-    return str(heads.to_json(orient="records", indent=1, force_ascii=False)) + "\n"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from headscope.heads import head_name
 from headscope.statistics.causes import CAUSE_COLUMNS
 from headscope.statistics.columns import (
     BELOW_BASELINE,
@@ -22,6 +23,9 @@ from headscope.statistics.columns import (
     REPLICATES,
     SCORE_COLUMNS,
 )
+
+NAME = "name"
+"""Column of the heads' names, such as `L5H1`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,21 @@ class RunTable:
     """Columns that files of version 0.2.0 lack; the table that is read lacks them too."""
     former_columns: tuple[str, ...] = ()
     """Columns that only files of version 0.2.0 have; the table that is read lacks them."""
+    is_named: bool = False
+    """True if the file begins with a column of the heads' names. It is the index of the table in
+    memory, and files of earlier versions lack it."""
+
+    def with_names(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows as they are written, with a name before each if the table has names."""
+        if not self.is_named:
+            return rows
+        written = rows.copy()
+        written.insert(0, NAME, _names(rows))
+        return written
+
+    def csv(self, rows: pd.DataFrame) -> str:
+        """The rows as the text of the file."""
+        return table_to_csv(self.with_names(rows))
 
     def read(self, content: bytes) -> pd.DataFrame:
         """The table of a run folder.
@@ -54,8 +73,15 @@ class RunTable:
         # a relation may be called "1", "null" or "NA": only numbers can be missing
         missing = {name: "" for name, kind in kinds.items() if kind != "str"}
         table = pd.read_csv(
-            io.BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing
+            io.BytesIO(content),
+            dtype={**kinds, NAME: "str"},
+            keep_default_na=False,
+            na_values=missing,
         )
+        if self.is_named and list(table.columns[:1]) == [NAME]:
+            names = table.pop(NAME)
+            if names.tolist() != _names(table):
+                raise ValueError(f"the column {NAME} names other heads than layer and head")
         if set(table.columns) in (self._former(self.columns), self._former(columns)):
             return table.drop(columns=list(self.former_columns))
         if list(table.columns) not in (self.columns, columns):
@@ -89,6 +115,7 @@ HEAD_TABLE = RunTable(
     kinds={**_KINDS, PRELIMINARY: "str", BELOW_BASELINE: "str"},
     later_columns=tuple(EXPLAINED_COLUMNS),
     added_columns=(PRELIMINARY, BELOW_BASELINE, REPLICATES),
+    is_named=True,
 )
 EVIDENCE_TABLE = RunTable(
     file="evidence.csv",
@@ -133,6 +160,19 @@ FEATURE_MODEL_TABLE = RunTable(
 )
 TABLES = (HEAD_TABLE, EVIDENCE_TABLE, EFFECT_TABLE, CAUSE_TABLE, FEATURE_MODEL_TABLE)
 """All tables that a run can have; every run has the first two."""
+
+
+def _names(rows: pd.DataFrame) -> list[str]:
+    """The name of the head of each row."""
+    layers_and_heads = zip(rows["layer"].tolist(), rows["head"].tolist(), strict=True)
+    return [head_name(layer, head) for layer, head in layers_and_heads]
+
+
+def write_rows(rows: pd.DataFrame, format: str) -> str:
+    """A table as `csv` or `json` (a list of objects)."""
+    if format == "csv":
+        return table_to_csv(rows)
+    return str(rows.to_json(orient="records", indent=1, force_ascii=False)) + "\n"
 
 
 def table_to_csv(table: pd.DataFrame) -> str:

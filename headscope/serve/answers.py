@@ -30,6 +30,7 @@ def sentence_answer(live: Live, text: str) -> dict[str, Any]:
     side = small.shape[-1]
     answer = {
         "tokens": list(reading.tokens),
+        "notes": list(reading.notes),
         "no_ablation_reason": live.no_ablation_reason,
         "side": side,
         "cells": [pack_picture(picture) for picture in small.reshape(-1, side, side)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -20,7 +20,7 @@ from headscope.errors import HeadscopeError, ModelError
 from headscope.heads import parse_head
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
-from headscope.models.text_window import check_unicode, text_window
+from headscope.models.text_window import check_unicode, special_notes, text_window
 from headscope.resolve import text_of
 from headscope.statistics.result import Result
 from headscope.studies.explain.explanation import WINDOWS
@@ -54,6 +54,8 @@ class SentenceReading:
     clean: CleanRun | None
     """State of the untouched run; None for a model that does not predict or cannot be edited."""
     predictions: SentencePredictions | None
+    notes: tuple[str, ...] = ()
+    """A note on the special tokens in the sentence, if there are any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +91,14 @@ class Live:
             HeadscopeError: the text is empty, too long, or no Unicode.
         """
         if self._last is None or self._last[0] != text:
-            self._last = text, self._read(self.window(text))
+            reading = self._read(self.window(text))
+            self._last = text, replace(reading, notes=special_notes(self.model, [text]))
         return self._last[1]
 
     def window(self, text: str) -> Window:
         """The tokens of a sentence of at most `most` tokens."""
         check_unicode(text)
+        self.model.tokenizer.check_length(text, self.most)
         window = text_window(self.model, text)
         if len(window.tokens) > self.most:
             raise HeadscopeError(

@@ -37,6 +37,8 @@ HOST = "127.0.0.1"
 """Address that is bound: other machines cannot reach the page."""
 TOKEN_BYTES = 24
 """Random bytes of a token, as many as Jupyter takes."""
+LARGEST_QUERY = 2**20
+"""Bytes of a query at most: a sentence of 256 tokens, and the names of some thousand heads."""
 GONE = 499
 """Status as nginx logs it: the client closed the request, and reads no answer."""
 
@@ -141,7 +143,14 @@ async def _respond(answer: Answer, request: Request) -> Response:
     """The answer to a query when its turn has come; none if the client has left before."""
     start = time.perf_counter()
     try:
-        query = Query.model_validate_json(await request.body())
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_QUERY:
+                return error_response(
+                    413, f"the request has more than {LARGEST_QUERY:,} bytes; shorten the sentence"
+                )
+        query = Query.model_validate_json(bytes(body))
         async with request.app.state.limiter:
             if await request.is_disconnected():
                 return Response(status_code=GONE)

@@ -61,7 +61,7 @@ function fadeCells(box, names) {
 
 function howToRead(read) {
   const long = read.side < read.tokens.length - 1 ? " The sentence is longer than the picture has cells: a cell shows the largest of several values." : "";
-  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is excluded; the bar at the left edge is the share of the attention on it.${long}`);
+  return el("p", { class: "small" }, `Picture: the head's attention on the sentence, queries downward and keys to the right. The first token is excluded; the bar at the left edge is the share of the attention on it.${long} ${read.notes.map((note) => `Note: ${note}.`).join(" ")}`);
 }
 
 /* What heads are tagged for, in words: each head's tagged relations. */

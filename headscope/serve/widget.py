@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headscope.heads import head_name, parse_head
-from headscope.options import Device, Head, Revision, Source, Text, checked
+from headscope.options import Device, Head, Plain, Revision, Source, Text, checked
 from headscope.packages import optional_package
 from headscope.resolve import ModelOrRun, model_or_run
 
@@ -19,6 +19,7 @@ def widget(
     head: Head,
     text: Text,
     *,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -43,5 +44,5 @@ def widget(
     from headscope.serve.live import Live
 
     name = head_name(*parse_head(head))
-    loaded = model_or_run(model, source=source, revision=revision, device=device)
-    return HeadWidget(Live(*loaded), name, text)
+    loaded, run = model_or_run(model, source=source, revision=revision, device=device)
+    return HeadWidget(Live(loaded.with_plain_prompts(plain), run), name, text)

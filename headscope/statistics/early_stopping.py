@@ -9,25 +9,30 @@ Halperin 1982): it asks what the planned reading would still say, not what is si
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from headscope.corpus.window import Window
 from headscope.measure.rounds import ROUND_DOCUMENTS, Stopped
-from headscope.measure.tally import MIN_BLOCKS, Tally
+from headscope.measure.tally import Tally
 from headscope.relations import all_stimuli
-from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.bootstrap import ratio_error
-from headscope.statistics.conditions import HARD_QUERIES
-from headscope.statistics.estimates import NO_FACTS, Facts
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    HARD_QUERIES,
+    MAX_Q,
+    Q_VALUE,
+    Numbers,
+    has_no_interval,
+)
+from headscope.statistics.estimates import NO_FACTS, Facts, weigh
 from headscope.statistics.intervals import Z_95
-from headscope.statistics.wording import TIMES_CONTROL
+from headscope.statistics.tags import with_thresholds
 from headscope.stimuli.natural_text import TEXT
 
 TOLERATED = 0.02
@@ -113,17 +118,18 @@ class StoppingRule:
             return {
                 name: round(count, 2) for name, count in tags.items() if count <= EXPECTED_AT_MOST
             }
+        evidence = PartialEvidence(
+            tally, self._relations, facts=self._facts, interim_tests=max(1, number)
+        )
         expected = {
-            name: expected_tag_changes(
-                tally,
+            name: evidence.tag_changes(
                 [r for r in self._relations if name in r.stimuli],
                 self.rounds[name][min(number, len(self.rounds[name]) - 1)],
-                self._facts,
             )
             for name in self.rounds
         }
         share = self.rounds[TEXT.name][min(number, len(self._shares) + 1)]
-        all_tags = expected_tag_changes(tally, self._relations, share, self._facts).tags
+        all_tags = evidence.tag_changes(self._relations, share).tags
         return {
             name: round(expected[name].changes, 2)
             for name in unfinished
@@ -139,7 +145,9 @@ class StoppingRule:
         """The tags that its first documents say it will give; infinite where they cannot."""
         relations = [r for r in self._relations if stimulus in r.stimuli]
         share = self.rounds[stimulus][0]
-        return expected_tags(tally, relations, share) if relations and share else float("inf")
+        if not relations or not share:
+            return float("inf")
+        return PartialEvidence(tally, relations).expected_tags(relations, share)
 
     def record(self, tokens: int, documents: int, stopped: Stopped) -> dict[str, Any]:
         """`text_read` of `run.json`, when so many tokens and documents of text were read."""
@@ -202,168 +210,128 @@ class _Margin(NamedTuple):
         return np.asarray(ndtr(self.above / error))
 
 
-def expected_tag_changes(
-    tally: Tally, relations: Sequence[Relation], share: float, facts: Facts = NO_FACTS
-) -> ExpectedTagChanges:
-    """The tags that the rest of the text is expected to change.
+class PartialEvidence:
+    """The evidence on a part of the input, and how its conditions will stand on the whole."""
 
-    Relations that the whole text cannot decide, or only by few hard queries, are left out.
-    """
-    sums = PartialSums(tally, share)
-    tags = 0
-    changes = 0.0
-    decidable = 0
-    for relation in relations:
-        margins = [margin for _, margin in projected(sums, relation, facts.get(relation.id, {}))]
-        if not margins:
-            continue
-        decidable += 1
-        holds = np.stack([margin.above >= 0 for margin in margins])
-        change_chance = np.stack([margin.changes for margin in margins])
-        # of the conditions that hold, all stay; of those that fail, all come to hold
-        stays = np.where(holds, 1 - change_chance, 1).prod(0)
-        comes = np.where(holds, 1, change_chance).prod(0)
-        is_tagged = holds.all(0)
-        changes_of_heads = np.where(is_tagged, 1 - stays, stays * comes)
-        tags += int(is_tagged.sum())
-        changes += float(changes_of_heads.sum())
-    return ExpectedTagChanges(tags, changes, decidable)
-
-
-def expected_tags(tally: Tally, relations: Sequence[Relation], share: float) -> float:
-    """The tags that relations are expected to give on the whole text, at most.
-
-    Hard queries are left out, as few are known at first. Infinite if a relation lies in
-    too few blocks to say how sure it is.
-    """
-    sums = PartialSums(tally, share)
-    tags = 0.0
-    for relation in relations:
-        if not relation.thresholds.taggable:
-            continue
-        if not sums.decides(relation.id, MIN_QUERIES):
-            return float("inf")
-        holds = [margin.holds for _, margin in _margins(sums, relation)]
-        all_hold = np.stack(holds).prod(0)
-        tags += float(all_hold.sum())
-    return tags
-
-
-def projected(
-    sums: PartialSums, relation: Relation, facts: Mapping[str, Any]
-) -> Iterator[tuple[str, _Margin]]:
-    """Margins of the conditions of a tag, by their names; none if no text can decide it."""
-    limits = relation.thresholds
-    name = relation.id
-    if not limits.taggable or not sums.decides(name, MIN_QUERIES):
-        return
-    lead = limits.beat_baseline_by
-    if lead is not None and facts.get("hard_queries", 0) < MIN_QUERIES:
-        return  # so few change too easily to be waited for
-    yield from _margins(sums, relation)
-    hard = part_name(name, HARD)
-    if lead is not None and sums.decides(hard, 1):
-        bound = _hard_bound(sums, part_name(name, EASY), lead, facts)
-        hits = sums.block_sums(hard, "hits")
-        yield HARD_QUERIES, sums.margin(hard, hits, bound, of_lower_end=True)
-
-
-def _hard_bound(
-    sums: PartialSums, easy: str, lead: float, facts: Mapping[str, Any]
-) -> float | Float[ndarray, " head"]:
-    """The rate at hard queries that a head must exceed, by its rate at easy queries."""
-    easy_rates, hard_rates = np.array(facts["baselines"][::-1]).T
-    if not sums.queries(easy):
-        return float(hard_rates[0])
-    rates = sums.mean(easy, "hits")
-    return np.asarray(np.interp(rates, easy_rates, hard_rates) + lead)
-
-
-def _margins(sums: PartialSums, relation: Relation) -> Iterator[tuple[str, _Margin]]:
-    limits = relation.thresholds
-    name = relation.id
-    mass = sums.block_sums(name, "target")
-    yield "mass", sums.margin(name, mass, limits.threshold)
-    above_control = sums.excess(name, TIMES_CONTROL)
-    yield "control", sums.margin(name, above_control)
-    yield "q value", sums.margin(name, sums.excess(name), of_lower_end=True)
-    matched_control = part_name(name, MATCHED_CONTROL)
-    if sums.queries(matched_control):
-        bound = TIMES_CONTROL * sums.mean(matched_control, "control")
-        yield "control", sums.margin(name, mass, bound)
-    if limits.times_chance is not None:
-        bound_of_chance = limits.times_chance * sums.chance(name)
-        yield "control", sums.margin(name, mass, bound_of_chance)
-
-
-class PartialSums:
-    """Ratios of a tally's sums, and how far those of the whole text may lie from them."""
-
-    def __init__(self, tally: Tally, share: float) -> None:
-        self.share = share
-        self._tally = tally
-        self._place = {name: index for index, name in enumerate(tally.relations)}
-
-    def queries(self, name: str) -> int:
-        """Number of queries so far."""
-        if name not in self._place:
-            return 0
-        return int(self._of_blocks(name).sum())
-
-    def _of_blocks(self, name: str) -> Float[ndarray, " block"]:
-        """Number of queries in each block."""
-        return self._tally.queries[:, self._place[name]]
-
-    def decides(self, name: str, fewest: int) -> bool:
-        """True if the whole text will have enough queries, and blocks are enough by now."""
-        if self.queries(name) < fewest * self.share:
-            return False
-        blocks = int((self._of_blocks(name) > 0).sum())
-        return blocks >= MIN_BLOCKS
-
-    def mean(self, name: str, what: str) -> Float[ndarray, " head"]:
-        """The sums of all blocks for each query."""
-        total = self.block_sums(name, what).sum(0)
-        return np.asarray(total / self.queries(name))
-
-    def chance(self, name: str) -> float:
-        """The mass of a head that spreads its attention evenly."""
-        chance = self._tally.chance[:, self._place[name]]
-        return float(chance.sum() / self.queries(name))
-
-    def block_sums(self, name: str, what: str) -> Float[ndarray, "block head"]:
-        """Sums of the tally: `target`, `control` or `hits`."""
-        sums = getattr(self._tally, what)[:, self._place[name]]
-        return np.asarray(sums.reshape(len(sums), -1))
-
-    def excess(self, name: str, times: float = 1.0) -> Float[ndarray, "block head"]:
-        """Sums on targets less so many times those on controls."""
-        target = self.block_sums(name, "target")
-        control = self.block_sums(name, "control")
-        return np.asarray(target - times * control)
-
-    def margin(
+    def __init__(
         self,
-        name: str,
-        sums: Float[ndarray, "block head"],
-        threshold: float | Float[ndarray, " head"] = 0.0,
+        tally: Tally,
+        relations: Sequence[Relation],
         *,
-        of_lower_end: bool = False,
-    ) -> _Margin:
-        """Margin of sums for each query above a threshold, or of the lower end of their interval.
+        facts: Facts = NO_FACTS,
+        interim_tests: int = 1,
+    ) -> None:
+        """Weigh the sums so far as a run that ends here would.
 
         Args:
-            name: the relation.
-            sums: see `block_sums` and `excess`.
-            threshold: of the condition.
-            of_lower_end: whether the interval, as wide as it will be, must lie above the threshold.
+            tally: the sums.
+            relations: every relation of the run, as all of them count for q values.
+            facts: rates of baselines.
+            interim_tests: rounds after which the run tested if it could stop.
         """
-        queries = self._of_blocks(name)
-        is_used = queries > 0
-        rate = sums.sum(0) / queries.sum()
-        error = ratio_error(sums[is_used], queries[is_used, None])
-        above = rate - threshold
-        if of_lower_end:
-            half_width = Z_95 * error * self.share**0.5
-            above = above - half_width
-        return _Margin(above, error * (1 - self.share) ** 0.5)
+        thresholds = {relation.id: relation.thresholds for relation in relations}
+        # resamples only narrow the interval of the lift, which no margin below reads
+        evidence = weigh(tally, relations, seed=0, facts=facts)
+        evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * interim_tests)
+        table = with_thresholds(evidence, thresholds)
+        self._rows_of = dict(iter(table.groupby("id", sort=False)))
+        self._facts = facts
+
+    def tag_changes(self, relations: Iterable[Relation], share: float) -> ExpectedTagChanges:
+        """The tags that the rest of the text is expected to change.
+
+        Relations that the whole text cannot decide, or only by few hard queries, are left out.
+
+        Args:
+            relations: some of the relations.
+            share: of the text that was read.
+        """
+        tags = 0
+        changes = 0.0
+        decidable = 0
+        for relation in relations:
+            margins = list(self.margins(relation, share).values())
+            if not margins:
+                continue
+            decidable += 1
+            holds = np.stack([margin.above >= 0 for margin in margins])
+            change_chance = np.stack([margin.changes for margin in margins])
+            # of the conditions that hold, all stay; of those that fail, all come to hold
+            stays = np.where(holds, 1 - change_chance, 1).prod(0)
+            comes = np.where(holds, 1, change_chance).prod(0)
+            is_tagged = holds.all(0)
+            changes_of_heads = np.where(is_tagged, 1 - stays, stays * comes)
+            tags += int(is_tagged.sum())
+            changes += float(changes_of_heads.sum())
+        return ExpectedTagChanges(tags, changes, decidable)
+
+    def expected_tags(self, relations: Iterable[Relation], share: float) -> float:
+        """The tags that relations are expected to give on the whole text, at most.
+
+        Hard queries are left out, as few are known at first. Infinite if a relation lies in
+        too few blocks to say how sure it is.
+        """
+        tags = 0.0
+        for relation in relations:
+            if not relation.thresholds.taggable:
+                continue
+            rows = self._decidable_rows(relation, share)
+            if rows is None:
+                return float("inf")
+            margins = _margins(rows, share)
+            holds = [margin.holds for name, margin in margins.items() if name != HARD_QUERIES]
+            all_hold = np.stack(holds).prod(0)
+            tags += float(all_hold.sum())
+        return tags
+
+    def margins(self, relation: Relation, share: float) -> dict[str, _Margin]:
+        """Margins of the conditions of a tag, by their names; none if no text can decide it."""
+        rows = self._decidable_rows(relation, share)
+        if rows is None:
+            return {}
+        if relation.thresholds.beat_baseline_by is not None:
+            # so few change too easily to be waited for
+            hard_queries = self._facts.get(relation.id, {}).get("hard_queries", 0)
+            if hard_queries < MIN_QUERIES or not rows.has("hard_low").all():
+                return {}
+        return _margins(rows, share)
+
+    def _decidable_rows(self, relation: Relation, share: float) -> Numbers | None:
+        """The relation's rows; None if the whole text will have too few queries, or if the blocks
+        so far are too few for an interval.
+        """
+        table = self._rows_of.get(relation.id)
+        if table is None or not relation.thresholds.taggable:
+            return None
+        rows = Numbers(table)
+        has_queries = rows["n"] >= MIN_QUERIES * share
+        return rows if (has_queries & ~has_no_interval(rows)).all() else None
+
+
+def _margins(rows: Numbers, share: float) -> dict[str, _Margin]:
+    """Margins of the conditions that apply to a relation, as the whole text will have them."""
+    margins = {}
+    for condition in CONDITIONS:
+        if condition.margin is None:
+            continue
+        if condition.name == Q_VALUE:
+            # the normal deviation that has q as its p value, which grows with the root of the text
+            q_value = np.nan_to_num(rows["q_value"], nan=1.0).clip(1e-300, 1 - 1e-12)
+            above = ndtri(MAX_Q) * share**0.5 - ndtri(q_value)
+            error = np.ones_like(above)
+        else:
+            value, low, high = condition.margin(rows)
+            above = value
+            error = (high - low) / (2 * Z_95)
+            if condition.tests_low:
+                # the interval narrows with the root of the text
+                above = value - (value - low) * share**0.5
+        if condition.applies is not None:
+            # what does not apply holds for certain
+            applies = condition.applies(rows)
+            if not applies.any():
+                continue
+            above = np.where(applies, above, 1.0)
+            error = np.where(applies, error, 0.0)
+        margins[condition.name] = _Margin(above, error * (1 - share) ** 0.5)
+    return margins

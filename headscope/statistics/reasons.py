@@ -37,7 +37,7 @@ MAX_NEAR_EFFECTS = 3
 """Effects without a tag that are shown of a head."""
 NEAR_EFFECT = 0.5
 """Share of the threshold below which an effect does not count as a near miss."""
-_PLAIN = ("positional/", "sink/", "delimiter/", "induction/")
+_PLAIN = ("positional/", "sink/", "delimiter/", "induction/", "duplicate-token/")
 
 
 CONDITIONS_BESIDE_LIFT = [condition for condition in CONDITIONS if condition.name in BESIDE_LIFT]

@@ -101,6 +101,8 @@ class RunInfo:
     """The chat template around each document: its text `before` and `after` the message."""
     corpora: Mapping[str, Any] | None = None
     """Corpora as they were named (`asked`), and the sha256 of each file that was read (`files`)."""
+    language: Mapping[str, Any] | None = None
+    """Whether the text is known to be English; see `headscope.corpus.language`."""
     places: Mapping[str, Any] | None = None
     """Paths of the model and the corpora; see `headscope.runs.recorded_paths`."""
     engine: str | None = None

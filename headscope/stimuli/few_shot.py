@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from headscope.corpus.document import Document
 from headscope.corpus.shipped import data_folder
-from headscope.errors import CorpusError, check_choice, reported_as
+from headscope.errors import CorpusError, InvalidRow, check_choice
 from headscope.stimuli.prompts import Spelling
 from headscope.stimuli.stimulus import TextTokenizer
+from headscope.user_tables import read_csv
 
 Pair = tuple[str, str]
 """A question and its answer."""
@@ -45,15 +45,23 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """Tasks from a file with the columns `task,question,answer`.
 
     Raises:
-        CorpusError: it cannot be read, or lacks a column.
+        CorpusError: it is no table, or rows are invalid; the message lists them.
+        ChoiceError: it lacks a column.
+        HeadscopeError: there is no such file.
     """
-    unreadable = f"{path}: cannot be read as a table {','.join(COLUMNS)}"
-    with reported_as(CorpusError, unreadable, OSError, ValueError, KeyError):
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)[COLUMNS]
-    return {
-        str(name): _once(zip(rows["question"], rows["answer"], strict=True))
-        for name, rows in table.groupby("task", sort=False)
-    }
+    table = read_csv(path, CorpusError, f"a table {','.join(COLUMNS)}")
+    table.check_columns(COLUMNS)
+    pairs_by_task: dict[str, list[Pair]] = {}
+    invalid = []
+    for number, row in table.rows.items():
+        cells = {column: row[column].strip() for column in COLUMNS}
+        empty = [column for column, cell in cells.items() if not cell]
+        if empty:
+            invalid.append(InvalidRow(number, f"{empty[0]} is missing"))
+        pair = cells["question"], cells["answer"]
+        pairs_by_task.setdefault(cells["task"], []).append(pair)
+    table.check(CorpusError, invalid)
+    return {name: _once(pairs) for name, pairs in pairs_by_task.items()}
 
 
 def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:

@@ -16,9 +16,9 @@ import numpy as np
 from headscope.corpus.align import Cuts
 from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
+from headscope.corpus.language import Language
 from headscope.corpus.read import corpus_files, file_sha256, read_documents, unread_note
 from headscope.corpus.shipped import corpus_place, listed, named_corpora, names_within
-from headscope.corpus.treebank_languages import foreign_languages
 from headscope.corpus.window import Window
 from headscope.errors import CorpusError
 from headscope.stimuli.stimulus import (
@@ -62,6 +62,7 @@ class TextWindows:
         seed: int,
         max_documents: int | None = None,
         continue_window: Callable[[Window], Window] | None = None,
+        language: str | None = None,
     ) -> None:
         self.max_documents = max_documents
         self._continue_window = continue_window
@@ -73,6 +74,8 @@ class TextWindows:
         self._cuts, self._skipped_mentions, self._zero_mentions = Cuts(), 0, 0
         self._skipped_comments: list[str] = []
         self._is_annotated = False
+        self.language = Language(language)
+        """The language that the user states, or that of the documents so far."""
         self._unread_files: list[str] = []
         self.documents = 0
         """Documents that the windows so far are of; a long text in pieces is one."""
@@ -121,6 +124,7 @@ class TextWindows:
         self._zero_mentions += document.zero_mentions
         if document.skipped_comments:
             self._skipped_comments.append(document.skipped_comments)
+        self.language.add(document)
         is_annotated = is_code(document) or any(w.upos or w.deprel for w in document.words)
         self._is_annotated |= is_annotated and not self._continue_window
         number = self._number(document)
@@ -175,10 +179,6 @@ class TextWindows:
         if unread:
             notes.append(f"{len(unread)} files of code passed over (first {unread[0]})")
         notes += self._unread_notes
-        if languages := ", ".join(foreign_languages(self.paths.values())):
-            notes.append(
-                f"the text is {languages}: the challenge set, which is English, is left out"
-            )
         if self.documents and not self._is_annotated:
             notes.append(NO_ANNOTATION)
         return notes

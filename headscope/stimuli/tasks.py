@@ -6,7 +6,6 @@ Every row is checked before a model is loaded, and all invalid rows are reported
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +19,12 @@ from headscope.errors import (
     CorpusError,
     InvalidRow,
     check_choice,
-    check_rows,
     nearest_name,
-    reported_as,
 )
 from headscope.options import check_path, described, not_allowed
+from headscope.paths import given_file
 from headscope.stimuli.shipped_tasks import shipped_names, shipped_rows
-from headscope.user_tables import is_unicode
+from headscope.user_tables import UserTable, csv_table, is_unicode, jsonl_table, table_of_frame
 
 REQUIRED = ("prompt", "answer")
 OPTIONAL = ("wrong", "corrupt", "group")
@@ -155,18 +153,19 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
         seed: draws the words of a task that ships.
 
     Raises:
-        CorpusError: the file cannot be read, or rows are invalid; the message lists them.
+        CorpusError: the file is no table, or rows are invalid; the message lists them.
+        HeadscopeError: there is no such file.
         ChoiceError: no task of that name ships.
     """
     if isinstance(source, Task):
         return source
     if isinstance(source, str | Path):
         if Path(source).suffix.lower() in SUFFIXES:
-            return _checked_task(Path(source).stem, _rows_of_file(Path(source)), first=2)
+            return _checked_task(Path(source).stem, _table_of_file(Path(source)))
         return _shipped_task(str(source), seed)
     if isinstance(source, pd.DataFrame):
-        return _checked_task("task", source.to_dict("records"), first=0)
-    return _checked_task("task", list(source), first=0)
+        return _checked_task("task", table_of_frame(source, "task", CorpusError))
+    return _checked_task("task", UserTable("task", (), dict(enumerate(source)), ()))
 
 
 def _shipped_task(name: str, seed: int) -> Task:
@@ -176,68 +175,63 @@ def _shipped_task(name: str, seed: int) -> Task:
     return Task(name, tuple(_task_row(row, _further_columns(rows)) for row in rows))
 
 
-def _rows_of_file(path: Path) -> list[Any]:
+def _table_of_file(path: Path) -> UserTable:
     """The rows of a file as they are written.
 
     Raises:
-        CorpusError: the file cannot be read.
+        HeadscopeError: the file cannot be read.
     """
-    with reported_as(CorpusError, f"{path}: cannot be read as a task", OSError, ValueError):
-        if path.suffix.lower() == ".csv":
-            table = pd.read_csv(path, dtype=str, keep_default_na=False)
-            rows: list[Any] = table.to_dict("records")
-            return rows
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.strip()]
+    read = csv_table if path.suffix.lower() == ".csv" else jsonl_table
+    return read(given_file(path, "a task as .csv or .jsonl"), str(path), CorpusError)
 
 
-def _checked_task(name: str, rows: Sequence[Any], *, first: int) -> Task:
+def _checked_task(name: str, table: UserTable) -> Task:
     """The task of these rows.
 
     Args:
         name: its name in results.
-        rows: mappings from columns to text.
-        first: number of the first row in messages: 2 below the header of a file.
+        table: its rows, mappings from columns to text.
 
     Raises:
         CorpusError: a column has an unusable name, rows are invalid, or they are too few.
     """
     # a misspelt column would be one more column, so names come before rows
-    columns = _further_columns(rows)
+    columns = _further_columns([dict.fromkeys(table.columns), *table.rows.values()])
     for column in columns:
         fault = _fault_of_name(column)
         if fault:
-            raise CorpusError(f"{name}: {fault}")
+            raise CorpusError(f"{table.name}: {fault}")
     known = (*COLUMNS, *columns)
 
     # a row is judged as it is run, with its spaces
-    checked_rows = []
+    checked_rows: dict[int, TaskRow] = {}
     faults = []
     added = 0
-    for number, row in enumerate(rows, first):
+    for number, row in table.rows.items():
         fault = _fault(row, known)
         if not fault:
             task_row = _task_row(row, columns)
             spaced = _with_spaces(task_row)
             added += spaced != task_row
-            checked_rows.append(spaced)
+            checked_rows[number] = spaced
             if spaced.wrong == spaced.answer:
                 fault = f"wrong is the answer itself, {spaced.answer!r:.60}"
                 fault += " with the space before it" if spaced != task_row else ""
         if fault:
             faults.append(InvalidRow(number, fault))
-    check_rows(CorpusError, name, faults, of=len(rows))
-    _check_interval(name, checked_rows)
+    table.check(CorpusError, faults)
+    rows = tuple(checked_rows.values())
+    _check_interval(name, rows)
 
     for column in ("wrong", "corrupt"):
-        missing = [n for n, row in enumerate(checked_rows, first) if not getattr(row, column)]
+        missing = [number for number, row in checked_rows.items() if not getattr(row, column)]
         if 0 < len(missing) < len(rows):
             raise CorpusError(
                 f"{name}: {len(missing)} rows have no {column} (the first is row {missing[0]}); "
                 "state it in every row or in none"
             )
     note = f"a space was added before the answers of {added} prompts that end in a letter"
-    return Task(name, tuple(checked_rows), (note,) if added else ())
+    return Task(name, rows, (note,) if added else ())
 
 
 def _check_interval(name: str, rows: Sequence[TaskRow]) -> None:
@@ -291,7 +285,7 @@ def _fault(row: Any, columns: Iterable[str]) -> str:
         if not isinstance(row.get(name, ""), str | int | float | None):
             return f"{name} is {described(row[name])}; it should be text"
         if not is_unicode(_text(row, name)):
-            return f"{name} contains half of a character, which is no text in Unicode"
+            return f"{name} is not text in Unicode: it contains half of a character"
     for name in REQUIRED:
         if not _text(row, name).strip():
             return f"{name} is missing"
@@ -308,8 +302,11 @@ def _text(row: Mapping[str, Any], column: str) -> str:
 
 
 def _task_row(row: Mapping[str, Any], columns: Iterable[str]) -> TaskRow:
-    roles = {column: _text(row, column) for column in columns}
-    return TaskRow(**{column: _text(row, column) for column in COLUMNS}, roles=roles)
+    values = {column: _text(row, column) for column in COLUMNS}
+    # blanks around them are those after the commas of a file
+    values["group"] = values["group"].strip()
+    roles = {column: _text(row, column).strip() for column in columns}
+    return TaskRow(**values, roles=roles)
 
 
 def _with_spaces(row: TaskRow) -> TaskRow:

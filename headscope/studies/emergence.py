@@ -37,7 +37,7 @@ from headscope.studies.sweep_folder import (
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult, check_table_file
 
-TYPES = ("positional", "delimiter", "induction")
+TYPES = ("positional", "delimiter", "induction", "duplicate-token")
 """Types that a short text decides, and that emerge early in training."""
 TOKENS = 2_000
 """Tokens of text; 1,000 leave positional tags undecided."""

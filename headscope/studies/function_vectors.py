@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 import numpy as np
@@ -129,6 +130,8 @@ def function_vectors(
     with progress_bar(progress, "patching heads", unit="steps") as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
         refuse_encoder(loaded, "study function-vectors")
+        for word in chain.from_iterable(pair for rows in pairs.values() for pair in rows):
+            loaded.tokenizer.check_length(word, loaded.context)
         runner = LastTokenRunner(loaded)
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]

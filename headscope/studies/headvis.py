@@ -148,7 +148,8 @@ def headvis(
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
-        windows = _windows(model, corpora, sequences, max_length)
+        length = min(max_length, model.longest_window)
+        windows = _windows(model, corpora, sequences, length)
         tokens = sum(len(window) for window in windows)
         reading = Reading(windows, exported_heads)
         reading.read(model, Steps(bar, tokens).advance)
@@ -161,6 +162,8 @@ def headvis(
             for name in EMPTY_FILES:
                 _write(new / name, {})
     notes = []
+    if length < max_length != MAX_LENGTH:
+        notes.append(f"sequences have at most {length} tokens, the most that the model reads")
     if len(windows) < sequences:
         notes.append(f"the text has {len(windows)} sequences")
     return StudyResult(
@@ -173,9 +176,8 @@ def headvis(
 
 
 def _windows(
-    model: Model, corpora: Sequence[str | Path], sequences: int, max_length: int
+    model: Model, corpora: Sequence[str | Path], sequences: int, length: int
 ) -> list[Window]:
-    length = min(max_length, model.longest_window)
     text = TextWindows(
         corpora,
         model.tokenizer,

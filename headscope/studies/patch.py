@@ -27,8 +27,8 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name
 from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
-from headscope.models.text_window import text_window
-from headscope.options import Device, Flag, Heads, NonNegative, Source
+from headscope.models.text_window import special_notes, text_window
+from headscope.options import Device, Flag, Heads, NonNegative, Plain, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -105,6 +105,7 @@ def patch(
         Flag(""),
         Field(description="Maximum number of edges of a head; 0 for none."),
     ] = 8,
+    plain: Plain = False,
     progress: Progress = True,
     source: Source = None,
     device: Device = "auto",
@@ -127,7 +128,7 @@ def patch(
     run = the_run(run)
     places = selected_heads(run, heads)
     with progress_bar(progress, "patching", unit="patches") as bar:
-        model = model_of(run, source=source, device=device)
+        model = model_of(run, source=source, device=device).with_plain_prompts(plain)
         refuse_encoder(model, "study patch")
         patching = _Patching(run, Rerunner(model), places, edges, bar)
         return patching.of_prompts(_Prompts(clean, corrupt, answer, wrong))
@@ -174,7 +175,7 @@ class _Patching:
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
             raise HeadscopeError(f"{metric} is {one:.6g} after both prompts; choose other words")
         table = self._table(pair, clean)
-        notes = []
+        notes = [*special_notes(model, [str(prompts.clean), str(prompts.corrupt)])]
         if len(clean) != len(corrupt):
             notes.append(
                 f"the prompts are aligned at their ends; {_compared_tokens(clean, corrupt)}"
@@ -357,7 +358,11 @@ def single_token(model: Model, text: str, option: str) -> int:
     Raises:
         HeadscopeError: the text is several tokens, or none.
     """
-    tokens = model.tokenizer.encode(Document("answer", text, ())).tokens.tolist()
+    tokenizer = model.tokenizer
+    tokenizer.check_length(text, model.context)
+    # a special token may be the answer, such as the one that ends a turn
+    encoded = tokenizer.encode(Document("answer", text, ()), special=not tokenizer.plain_prompts)
+    tokens = encoded.tokens.tolist()
     if len(tokens) != 1:
         pieces = ", ".join(map(repr, model.tokenizer.spell(tokens))) or "none"
         raise HeadscopeError(

@@ -197,9 +197,16 @@ def read_spec(path: Path | None, **options: Any) -> SweepFile:
         return SweepFile(**explicit)
     raw = given_file(path, "a sweep as YAML, keys with values")
     try:
+        # safe_load would take the last of equal keys
+        names = [str(key.value) for key, _ in yaml.compose(raw, Loader=yaml.SafeLoader).value]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the key {max(names, key=names.count)} comes twice")
         keys = {str(key): value for key, value in yaml.safe_load(raw).items()}
         return SweepFile(**{"out": Path("runs") / path.stem, **keys, **explicit})
-    except (ValueError, AttributeError, ArgumentError, yaml.YAMLError) as error:
+    except (
+        *(AttributeError, RecursionError, TypeError, ValueError),
+        *(ArgumentError, yaml.YAMLError),
+    ) as error:
         reason = " ".join(str(error).split())
         raise HeadscopeError(
             f"{path}: no sweep in YAML, keys with values such as models: [mini]: {reason:.300}"

@@ -21,6 +21,7 @@ from headscope.runs.recorded_paths import lies, name_of, seen_from
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files, writing
 from headscope.statistics.tags import NO_TYPE
+from headscope.user_tables import json_content
 
 PLAN, TABLE = "sweep.json", "sweep.csv"
 COMPLETE, FAILED, MISSING = "complete", "failed", "missing"
@@ -128,7 +129,7 @@ class SweepFolder:
         file = path / PLAN
         damaged = f"{file!s:.100}: no sweep, or a damaged one"
         with reported_as(RunError, damaged, OSError, ValueError, KeyError, TypeError):
-            plan = json.loads(file.read_text(encoding="utf-8"))
+            plan = json_content(file.read_bytes(), str(file), RunError)
             cells = {}
             for row in plan["cells"]:
                 corpus = tuple(row["corpus"])

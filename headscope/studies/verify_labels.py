@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -18,13 +16,9 @@ from headscope.errors import (
     HeadscopeError,
     InvalidRow,
     RunError,
-    check_choice,
-    check_rows,
     nearest_name,
-    reported_as,
 )
 from headscope.options import Seed, check_path
-from headscope.paths import given_file
 from headscope.relations.effects import EFFECTS, WRITES
 from headscope.relations.label_names import LabelMeaning, label_meanings, normalised
 from headscope.resolve import RunName, the_run
@@ -45,6 +39,7 @@ from headscope.statistics.tags import (
 )
 from headscope.statistics.wording import strictest_control
 from headscope.studies.study import Study, study, table_columns
+from headscope.user_tables import UserTable, read_csv, table_of_frame
 from headscope.views.head_account import direct_effect_line, findings
 from headscope.views.prose import render
 from headscope.views.study_result import StudyResult
@@ -54,8 +49,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FILE_COLUMNS = ("head", "label")
-EXTRA_CELLS = "extra cells"
-"""Key of the cells of a row beyond the columns of its file, as of a label with a comma."""
 NOT_MEASURED = "not measured"
 """Verdict on a label for which the run has no evidence."""
 SHUFFLES = 1_000
@@ -107,7 +100,8 @@ def judge_labels(run: RunName, labels: LabelSource, *, seed: Seed = 0) -> Judged
     """Judge labels of heads from other work by a run, beside the same labels at random heads.
 
     A label is a head type, a relation, or a name that `docs/reference/glossary.md` lists. It is
-    true of a head that one of its relations or direct effects tags. Equal rows are judged once.
+    true of a head that one of its relations or direct effects tags. Labels of one head that mean
+    the same, such as `induction` and `Induction head`, are judged once.
 
     `summary` counts each label's verdicts, and those after the heads of the file were replaced by
     random heads of the run, and by random heads of the same layers, 1,000 times each.
@@ -189,29 +183,32 @@ class LabelJudge:
         self.measured = {*self.evidence["id"], *self.effects["id"]}
 
     def read(self, labels: Any) -> list[LabelledHead]:
-        """The rows of a table or of a CSV file, equal ones once.
+        """The rows of a table or of a CSV file; labels of a head that mean the same once.
 
         Raises:
             RunError: rows are invalid, or there are none.
         """
         table = _label_table(labels)
-        labelled_heads: dict[LabelledHead, None] = {}
+        labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []
-        for number, row in enumerate(table.rows, table.first_row):
-            label = ",".join([str(row["label"]).strip(), *row.get(EXTRA_CELLS, ())])
+        for number, row in table.rows.items():
+            label = str(row["label"]).strip()
             meaning = self.meanings.get(normalised(label))
             if meaning is None:
                 suggestion = nearest_name(normalised(label), self.meanings)
                 invalid.append(InvalidRow(number, f"no label named {label!r:.80}{suggestion}"))
                 continue
             try:
-                layer, head = head_in(self.run, str(row["head"]))
+                layer, head = head_in(self.run, str(row["head"]).strip())
             except HeadscopeError as error:
                 invalid.append(InvalidRow(number, str(error)))
                 continue
-            labelled_heads[LabelledHead(layer, head, label, meaning)] = None
-        check_rows(RunError, table.name, invalid, of=len(table.rows))
-        return list(labelled_heads)
+            # without relations labels are the same if their names are
+            means = frozenset(meaning.relations) or normalised(label)
+            labelled = LabelledHead(layer, head, label, meaning)
+            labelled_heads.setdefault((layer, head, means), labelled)
+        table.check(RunError, invalid)
+        return list(labelled_heads.values())
 
     def judge(self, labelled: LabelledHead) -> dict[str, Any]:
         """The row of a label in the table of `judge_labels`."""
@@ -303,17 +300,7 @@ def _effects(run: Result) -> pd.DataFrame:
     return effects.assign(verdict=judged.to_numpy())
 
 
-@dataclass(frozen=True)
-class _LabelTable:
-    """The rows of a table of labels."""
-
-    name: str
-    rows: Sequence[Mapping[Any, Any]]
-    first_row: int
-    """Number of the first row in messages."""
-
-
-def _label_table(labels: Any) -> _LabelTable:
+def _label_table(labels: Any) -> UserTable:
     """The rows of a DataFrame or of a CSV file.
 
     Raises:
@@ -321,17 +308,10 @@ def _label_table(labels: Any) -> _LabelTable:
         ChoiceError: a column is missing.
     """
     if isinstance(labels, pd.DataFrame):
-        table = _LabelTable("labels", labels.to_dict("records"), first_row=0)
-        columns = [str(column) for column in labels.columns]
+        table = table_of_frame(labels, "labels", RunError)
     else:
-        raw = given_file(labels, "a CSV of labels: head,label")
-        with reported_as(RunError, f"{labels}: no table of labels", ValueError, csv.Error):
-            lines = raw.decode("utf-8-sig").splitlines()
-            reader = csv.DictReader(lines, restkey=EXTRA_CELLS, restval="")
-            table = _LabelTable(str(labels), list(reader), first_row=2)
-        columns = list(reader.fieldnames or ())
-    for column in FILE_COLUMNS:
-        check_choice(f"column of {Path(table.name).name}", column, columns)
+        table = read_csv(labels, RunError, "a CSV of labels: head,label")
+    table.check_columns(FILE_COLUMNS)
     return table
 
 

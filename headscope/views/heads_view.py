@@ -39,6 +39,8 @@ class HeadsView:
     """Layer and number of each head."""
     patterns: Float[ndarray, "head query key"]
     """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
+    notes: tuple[str, ...] = ()
+    """A note on the special tokens in the text, if there are any."""
 
     @property
     def names(self) -> list[str]:
@@ -68,7 +70,9 @@ class HeadsView:
         script = page_file("headscope.views", "heads_view.js")
         script = script.replace("__ID__", element_id)
         script = script.replace("__DATA__", to_json(self._data()))
-        return f"<div id={element_id}>{len(self.heads)} heads</div><script>{script}</script>"
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        heads = f"<div id={element_id}>{len(self.heads)} heads</div>"
+        return f"{heads}{notes}<script>{script}</script>"
 
     def _data(self) -> dict[str, Any]:
         sees_future = self.sees_future

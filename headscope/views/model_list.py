@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -21,11 +22,17 @@ def describe_package(model: PackagedModel) -> str:
     return f"{model.title}, {model.architecture}; {model.size}, {model.licence}"
 
 
+def layout_table() -> pd.DataFrame:
+    """A row per layout, with examples of its models, its attention, and the engine of `auto`."""
+    rows = [(row.model_type, row.examples, row.attention, row.engine) for row in LAYOUTS]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
 def describe_models() -> RenderableType:
     """The ways to name a model, and the table of layouts."""
     table = plain_table(*COLUMNS, unwrapped=("layout", "engine"))
-    for layout in LAYOUTS:
-        table.add_row(layout.model_type, layout.examples, layout.attention, layout.engine)
+    for row in layout_table().itertuples(index=False):
+        table.add_row(*row)
     return Group(
         Text("Names of models\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),

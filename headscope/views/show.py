@@ -25,10 +25,11 @@ from headscope.errors import HeadscopeError
 from headscope.heads import head_name, parse_head, parse_layer
 from headscope.models.generate import continue_window
 from headscope.models.model import Model
-from headscope.models.text_window import check_unicode, text_window
+from headscope.models.text_window import check_unicode, special_notes, text_window
 from headscope.options import (
     Device,
     NonNegative,
+    Plain,
     Revision,
     Source,
     check_model,
@@ -67,6 +68,8 @@ class AttentionView:
     tokens: tuple[str, ...]
     pattern: Float[ndarray, "query key"]
     """Attention in [0, 1]; rows sum to 1, over keys at or before the query but in encoders."""
+    notes: tuple[str, ...] = ()
+    """A note on the special tokens in the text, if there are any."""
 
     def html(self) -> str:
         """A whole page without network requests."""
@@ -98,8 +101,9 @@ class AttentionView:
             f'<figure style="display:inline-block;margin:4px">{_picture(self.tokens, self.pattern)}'
             f"<figcaption>{escape(self.title)}</figcaption></figure>"
         )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return (
-            f"<div id={element_id}>{picture}</div>"
+            f"<div id={element_id}>{picture}</div>{notes}"
             f"<script>{circuitsvis_script() if library else ''};"
             f"if (window.CircuitsVis) {{ const view = document.getElementById({element_id});"
             'view.replaceChildren(); view.style.cssText = "background:#fff;color:#1b1b1f";'
@@ -149,6 +153,7 @@ class AttentionView:
             line.append(f" {names[best]} {seen[best]:.2f}", Style(dim=True))
             lines.append(line)
         lines.append(RichText(_LEGEND, style="dim"))
+        lines += [RichText(f"note: {one_line(note)}", style="yellow") for note in self.notes]
         return Group(*lines)
 
 
@@ -208,6 +213,7 @@ def show(
     generate: Annotated[
         NonNegative, Field(description="Tokens to generate greedily after the text.")
     ] = 0,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -226,11 +232,16 @@ def show(
     """
     check_names(head)
     if isinstance(model, Patterns):
-        return _show_patterns(model, head, text, generate)
+        if text is not None or generate or plain:
+            raise HeadscopeError(
+                "these patterns were read on a text; leave text, generate and plain out"
+            )
+        return _show_patterns(model, head)
     if text is None:
         raise HeadscopeError("text is missing: a model reads a text, and only patterns need none")
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
+    loaded = loaded.with_plain_prompts(plain)
     every = range(loaded.heads)
     places = heads_of_names(head, loaded.attention_layers, every, loaded.check_head)
     shown_text = _read_text(loaded, text, generate)
@@ -255,34 +266,32 @@ class _ShownText:
     tokens: tuple[str, ...]
     generated: str = ""
     """Words on the tokens that the model generated; empty if it generated none."""
+    notes: tuple[str, ...] = ()
 
 
 def _read_text(model: Model, text: str, generate: int) -> _ShownText:
     window = text_window(model, text, generate)
+    notes = special_notes(model, [text])
     if not generate:
-        return _ShownText(window, tuple(window.strings))
+        return _ShownText(window, tuple(window.strings), notes=notes)
     start = len(window)
     window = continue_window(model, window, generate)
     tokens = list(window.strings)
     if len(window) > start:
         tokens[start] = MARK + tokens[start]
     added = f", {len(window) - start} tokens generated after {MARK}"
-    return _ShownText(window, tuple(tokens), added)
+    return _ShownText(window, tuple(tokens), added, notes)
 
 
-def _show_patterns(
-    patterns: Patterns, names: Sequence[str], text: str | None, generate: int
-) -> AttentionView | HeadsView:
+def _show_patterns(patterns: Patterns, names: Sequence[str]) -> AttentionView | HeadsView:
     """Heads whose patterns were read before."""
-    if text is not None or generate:
-        raise HeadscopeError("these patterns were read on a text; leave text and generate out")
 
     def check(layer: int, head: int) -> None:
         patterns[head_name(layer, head)]
 
     places = heads_of_names(names, patterns.layers, patterns.heads, check)
     selected = np.stack([patterns[head_name(layer, head)] for layer, head in places])
-    shown_text = _ShownText(patterns.window, tuple(patterns.tokens))
+    shown_text = _ShownText(patterns.window, tuple(patterns.tokens), notes=patterns.notes)
     return _view(patterns.name, shown_text, places, selected, is_one=is_one_head(names))
 
 
@@ -297,9 +306,9 @@ def _view(
     """One head large, or several heads small."""
     if is_one:
         title = f"{model} {head_name(*places[0])}{text.generated}"
-        return AttentionView(title, text.tokens, patterns[0])
+        return AttentionView(title, text.tokens, patterns[0], text.notes)
     title = f"{model}, {len(places)} heads{text.generated}"
-    return HeadsView(title, text.tokens, tuple(places), patterns)
+    return HeadsView(title, text.tokens, tuple(places), patterns, text.notes)
 
 
 def check_names(names: Sequence[str]) -> None:

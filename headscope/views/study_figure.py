@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
@@ -14,14 +17,17 @@ from headscope.heads import head_name
 from headscope.packages import optional_package
 from headscope.relations import head_types
 from headscope.statistics.tags import NO_TYPE
-from headscope.views.colours import letter
+from headscope.views.colours import letter, types_in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 MOST_BARS, MOST_TICKS = 40, 16
+LEGEND_CHARACTERS = 60
+"""Characters of a line of the legend of letters, as wide as the axes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,9 +221,13 @@ class HeatMap(Plot):
         colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
         image = axes.imshow(wide, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
         if self.mark:
-            self._draw_marks(axes, table, wide)
+            self._draw_marks(axes, table, wide, image)
+        lines = [self.x]
         if self.letters and len(wide) <= MOST_BARS:
-            self._write_letters(axes, table, wide)
+            types = self._write_letters(axes, table, wide, image)
+            # a letter and its type are not broken apart
+            meanings = [f"{letter(name)}\N{NO-BREAK SPACE}{name}" for name in types_in_order(types)]
+            lines += wrap(", ".join(meanings), LEGEND_CHARACTERS)
         _tick(axes.yaxis, wide.index)
         _tick(axes.xaxis, wide.columns)
         if len(wide.columns) > MOST_TICKS:
@@ -228,31 +238,64 @@ class HeatMap(Plot):
         if wide.isna().any(axis=None):
             notes.append("grey: not measured")
         axes.figure.colorbar(image, ax=axes, label="; ".join(notes))
-        axes.set_xlabel(self.x)
+        axes.set_xlabel("\n".join(lines))
         axes.set_ylabel(self.y)
 
-    def _draw_marks(self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame) -> None:
+    def _draw_marks(
+        self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame, image: AxesImage
+    ) -> None:
         """Draw a dot in each cell that is marked."""
         size = 3 if len(wide) <= MOST_BARS else 1
         marked = table[table[self.mark].eq(True)]
         for row in marked.to_dict("records"):
             column = wide.columns.get_loc(row[self.x])
             line = wide.index.get_loc(row[self.y])
-            axes.plot(column, line, "ko", ms=size)
+            axes.plot(column, line, "o", ms=size, color=_ink(image, wide.iat[line, column]))
 
-    def _write_letters(self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame) -> None:
-        """Write the letter of the first type of each cell."""
+    def _write_letters(
+        self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame, image: AxesImage
+    ) -> set[str]:
+        """Write the letter of the first type of each cell, and return the types written."""
+        written = set()
         for row in table.to_dict("records"):
             column = wide.columns.get_loc(row[self.x])
             line = wide.index.get_loc(row[self.y])
-            text = _first_letter(row[self.letters])
-            axes.text(column, line, text, ha="center", va="center", fontsize=6)
+            first = str(row[self.letters]).partition(";")[0]
+            if not first:
+                continue
+            written.add(first)
+            axes.text(
+                column,
+                line,
+                letter(first),
+                ha="center",
+                va="center",
+                fontsize=6,
+                color=_ink(image, wide.iat[line, column]),
+            )
+        return written
 
 
-def _first_letter(types: object) -> str:
-    """The letter of the first of some types joined by `;`; empty without a type."""
-    first = str(types).partition(";")[0]
-    return letter(first) if first else ""
+def _ink(image: AxesImage, value: float) -> str:
+    """Black or white, whichever has the larger contrast with the colour of a value."""
+    ground = image.to_rgba(np.array([value]))[0].tolist()
+    contrast_of_white = 1.05 / (luminance(ground) + 0.05)
+    contrast_of_black = 21 / contrast_of_white
+    return "white" if contrast_of_white > contrast_of_black else "black"
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Relative luminance of a colour in sRGB, from 0 for black to 1 for white (WCAG 2.2).
+
+    >>> round(luminance((1, 1, 1)), 3), round(luminance((1, 0, 0)), 4)
+    (1.0, 0.2126)
+    """
+    linear = []
+    for channel in colour[:3]:
+        is_dark = channel <= 0.04045
+        linear.append(channel / 12.92 if is_dark else ((channel + 0.055) / 1.055) ** 2.4)
+    red, green, blue = linear
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _tick(axis: Axis, names: pd.Index) -> None:

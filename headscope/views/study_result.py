@@ -93,10 +93,13 @@ class StudyResult:
         from rich.console import Group
         from rich.text import Text
 
+        # without rows a table would be a header alone
+        rows: list[RenderableType] = []
+        if not self.printed_table.empty:
+            rows = [Text(), frame_table(self.printed_table)]
         return Group(
             Text(one_line(self.title), style="bold"),
-            Text(),
-            frame_table(self.printed_table),
+            *rows,
             *(Text(f"note: {one_line(note)}", style="yellow") for note in self.notes),
         )
 

@@ -30,7 +30,7 @@ TYPES = ["relations", "types"]
 SWEEPS = ("sweep", "emergence", "languages")
 MAY_CLASSIFY = (*SWEEPS, "why")
 """The studies that run `classify`; no other study knows the rooms above it."""
-TOP = ("run", "classification", "from_patterns", "find_by_template")
+TOP = ("run", "classification", "from_patterns")
 
 LONG_FUNCTION, MANY_ARGUMENTS = 40, 6
 

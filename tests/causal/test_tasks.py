@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from math import e
 
 import numpy as np
 import pandas as pd
@@ -305,3 +306,12 @@ def test_what_only_some_heads_keep_is_the_metric_without_all_others(model):
     for kept in ([], [heads[-1]], heads[: model.heads], heads[-model.heads :], heads):
         others = [head for head in heads if head not in kept]
         np.testing.assert_allclose(runner.only(kept), runner.without(others), atol=1e-4)
+
+
+def test_a_layer_away_counts_as_its_part_of_the_model():
+    """Of ten layers one is 0.1 away; a head with e^0.5 times the norm is 0.5 away."""
+    norms = {(layer, head): 50.0 for layer in range(10) for head in range(8)}
+    norms |= {(5, head): e**0.5 for head in range(1, 9)}
+    norms |= {(5, 0): 1.0} | {(6, head): 1.0 for head in range(8)}
+    for drawn in matched_sets([(5, 0)], norms, seed=1):
+        assert drawn[0][0] == 6

@@ -30,7 +30,10 @@ OUTPUTS = [
     and (name, option.name) not in FOLDERS
 ]
 NEEDED = {
-    name: words_with(name, {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b"})
+    name: words_with(
+        name,
+        {"head": "L0H0", "text": "text", "clean": "a", "corrupt": "b", "template": "previous"},
+    )
     for name in COMMANDS
 } | {"languages": ["nowhere", "--corpus", "nowhere"]}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 from functools import wraps
 from typing import Any
@@ -15,7 +17,7 @@ from headscope.cli.app import all_commands
 from headscope.options import A_MODEL_OR_RUN, A_RUN
 from headscope.runs.folder import RunFolder
 from headscope.runs.tables import CAUSE_TABLE
-from headscope.studies.study_table import imported
+from headscope.studies.study_table import STUDIES, imported
 from tests.helpers.shell import headscope
 
 
@@ -103,3 +105,41 @@ def test_a_run_in_place_of_a_model_is_called_a_run(command, run, mini_run, tmp_p
     done = headscope(*command, given, cwd=tmp_path)
     assert done.returncode == 2
     assert f"{given} is a run" in " ".join(done.stderr.split())
+
+
+TABLES = {
+    ("study", "anatomy", "mini"): ["table", "section"],
+    ("compare", "atlas:mini", "atlas:mini"): ["table", "relation"],
+    ("why", "atlas:mini", "L5H3"): ["table", "tags"],
+    ("heads", "atlas:mini"): ["name"],
+    ("check", "models"): ["layout"],
+}
+"""Commands that print a table, and keys of their JSON down to a column."""
+
+
+@pytest.mark.parametrize("words", TABLES, ids=" ".join)
+def test_a_table_is_printed_for_programs_too(words):
+    *keys, column = TABLES[words]
+    rows = json.loads(headscope(*words, "--format", "json").stdout)
+    for key in keys:
+        rows = rows[key]
+    table = pd.read_csv(io.StringIO(headscope(*words, "--format", "csv").stdout))
+    assert len(table) == len(rows) > 0
+    assert column in rows[0]
+    assert column in table
+
+
+def test_every_command_of_a_study_has_the_formats_of_a_table():
+    commands = all_commands()
+    own = {("heads",), ("why",), ("classify",), ("check", "models")}
+    for words in {tuple(row.words.split()) for row in STUDIES if row.command} | own:
+        (option,) = [option for option in commands[words].params if option.name == "format"]
+        assert option.opts == ["--format"], words
+        assert option.default == "table"
+
+
+def test_files_are_named_beside_a_table_for_programs(tmp_path):
+    out = tmp_path / "anatomy.csv"
+    done = headscope("study", "anatomy", "mini", "--out", out, "--format", "csv")
+    assert done.stdout == out.read_text(encoding="utf-8")
+    assert str(out) in done.stderr

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headscope as hs
 from headscope.corpus.treebank_languages import by_language
 from headscope.errors import ChoiceError, CorpusError
+from headscope.measure import text as text_of_run
+from headscope.measure.text import prepare_text
+from headscope.relations import relations_of
+from headscope.settings import Settings
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 
 
@@ -48,12 +53,19 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
     assert compared > 100
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_run_on_another_language_reads_no_english_challenge_set(folder, gpt2_folder, language):
+NAMES = "pud-ud-test.conllu", "my_text.conllu", "en_pud-ud-test.conllu", "de_pud-ud-test.conllu"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_english_baselines_and_sentences_are_for_english_text_of_any_name(
+    folder, gpt2_folder, tmp_path, language, name
+):
+    (tmp_path / name).write_bytes((folder / f"{language}_pud-ud-test.conllu").read_bytes())
     run, without = (
         hs.classify(
             gpt2_folder,
-            folder / f"{language}_pud-ud-test.conllu",
+            tmp_path / name,
             types=["syntactic"],
             max_tokens=20_000,
             examples=False,
@@ -61,12 +73,59 @@ def test_a_run_on_another_language_reads_no_english_challenge_set(folder, gpt2_f
         )
         for challenge in (True, False)
     )
+    is_english = language == "en"
+    assert run.info["language"]["english"] is is_english
     more = run.evidence["hard_n"].sum() > without.evidence["hard_n"].sum()
-    assert more == (language == "en")
-    note = "the text is zh: the challenge set, which is English, is left out"
-    assert (note in run.info["notes"]) == (language == "zh")
+    assert bool(more) is is_english
+    are_fixed = ["reference_rate" in row for row in run.info["baselines"].values()]
+    assert are_fixed == [is_english] * len(are_fixed)
+    assert any("not known to be English" in note for note in run.info["notes"]) is not is_english
     assert "--no-challenge" not in run.info["command"]
     assert "--no-challenge" in without.info["command"]
+
+
+def test_a_stated_language_comes_before_the_text_and_is_recorded(folder, gpt2_folder):
+    french = hs.classify(
+        gpt2_folder,
+        folder / "fr_pud-ud-test.conllu",
+        types=["syntactic"],
+        language="en-GB",
+        examples=False,
+    )
+    assert french.info["language"]["stated"] == french.info["settings"]["language"] == "en"
+    assert all("reference_rate" in row for row in french.info["baselines"].values())
+    assert "--language en" in french.info["command"]
+
+
+def test_patterns_have_english_baselines_if_their_text_is_english(folder, tokenizer):
+    def are_fixed(text: str, **stated: str) -> set[bool]:
+        windows = hs.windows(folder / f"{text}_pud-ud-test.conllu", tokenizer)
+        even = [np.tri(len(window))[None, None] for window in windows]
+        patterns = [each / each.sum(-1, keepdims=True) for each in even]
+        run = hs.score_patterns(patterns, windows, types=["syntactic"], progress=False, **stated)
+        return {"reference_rate" in row for row in run.info["baselines"].values()}
+
+    assert are_fixed("en") == are_fixed("fr", language="en") == {True}
+    assert are_fixed("fr") == are_fixed("en", language="de") == {False}
+
+
+def test_other_text_is_read_up_to_all_tokens_in_place_of_the_challenge_set(
+    folder, gpt2_folder, monkeypatch
+):
+    """As if no sentence of the challenge set had been cut from its share."""
+    monkeypatch.setattr(text_of_run, "CHALLENGE_BESIDE", 0)
+    model = hs.load_model(gpt2_folder)
+    relations = relations_of(["syntactic"], model.attention_kind)
+    tokens = {}
+    for language in ("en", "fr"):
+        file = folder / f"{language}_pud-ud-test.conllu"
+        settings = Settings(max_tokens=800, max_length=60)
+        text = prepare_text(model, relations, [file], settings)
+        read = list(text.stream)
+        assert sum(map(len, read)) == text.natural.tokens
+        assert len({id(window) for window in read}) == len(read)
+        tokens[language] = text.natural.tokens
+    assert tokens["en"] < 800 <= tokens["fr"]
 
 
 def test_documents_are_read_up_to_a_number_of_them(folder, tokenizer, gpt2_folder):

@@ -64,6 +64,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     values = {"model": gpt2_folder, "run": runs[0], "head": "L0H0", "corpus": text}
     values |= {"max_tokens": 600, "windows": 9, "quiet": True}
     values |= {"clean": "x1z", "corrupt": "x2z", "heads": "all"}
+    values |= {"text": "x1z x1z", "template": "duplicate"}
     (home / "labels.csv").write_text("head,label\nL5H3,induction\n")
     labels = ("--labels", home / "labels.csv", "--out", home / "judge_labels.csv")
     shell("verify", "atlas:mini", *labels)

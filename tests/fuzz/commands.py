@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import typer
 
 from tests.fuzz.desk import Desk, odd_message
+from tests.fuzz.user_files import FAULTY_FILES
 from tests.helpers.shell import headscope
 from tests.helpers.studies import COMMANDS, FUNCTIONS, line, words_with
 from tests.limits import Hang
@@ -152,6 +153,8 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
         suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])
         return list(desk.bad_targets(suffix).values())
     paths = list(desk.bad_paths().values())
+    if name in FAULTY_FILES:
+        return [*paths, "pipe.csv", "pipe.jsonl", *FAULTY_FILES[name]]
     if name == "file":
         return [*paths, "bad.yaml", "odd.yaml"]
     if name == "corpus":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.user_files import FAULTY_FILES
 from tests.helpers.run_folders import make_run
 from tests.helpers.texts import SENTENCES
 from tests.limits import no_hang
@@ -117,7 +118,12 @@ def make_desk(home: Path, mini_run: Path) -> Desk:
     for suffix in (".csv", ".pdf", ".png", ".html", ".json"):
         (home / f"mine{suffix}").write_text("mine")
         (home / f"folder{suffix}").mkdir()
+    for files in FAULTY_FILES.values():
+        for name, content in files.items():
+            (home / name).write_bytes(content)
     os.mkfifo(home / "pipe")
+    for suffix in (".csv", ".jsonl"):
+        os.mkfifo(home / f"pipe{suffix}")
     (home / "loop").symlink_to("loop")
     return Desk(home)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz import commands
 from tests.fuzz.desk import make_desk
+from tests.helpers.shell import headscope
 from tests.helpers.studies import line
 from tests.limits import TIMES
 
@@ -28,6 +29,24 @@ def test_bad_command_lines_are_refused_in_one_line(desk):
     print(f"{len(tried)} bad command lines tried, {sum(map(bool, faults))} ended badly")
     assert [fault for fault in faults if fault] == []
     assert len(tried) > 50
+
+
+def test_every_faulty_file_is_refused_by_its_name(desk):
+    """A line is not refused for another reason: the file alone is wrong with it."""
+    tried = 0
+    for command, function in commands.FUNCTIONS.items():
+        for parameter in commands.parameters(function):
+            for file in commands.FAULTY_FILES.get(parameter.name, ()):
+                base = commands.sound(desk)[command]
+                # a table is read beside no other option
+                words = base if parameter.name in ("programs", "tasks") else base[:1]
+                call = line(command, *words, parameter.flag, file)
+                assert commands.fault_of(desk, call) == ""
+                with desk.guarded():
+                    told = headscope(*call).stderr
+                assert file.partition(".")[0] in told, told
+                tried += 1
+    assert tried > 50
 
 
 def test_what_is_sound_is_no_fault(desk):

@@ -60,6 +60,7 @@ MADE_UP = {
     "compare": lambda ask, run, corpus: ask(run, run),
     "match_heads": lambda ask, run, corpus: ask(run, run),
     "emergence": lambda ask, run, corpus: cell_emergence(cells()),
+    "find_heads": lambda ask, run, corpus: ask(run, "x1z x1z", "duplicate"),
     "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
     "headvis": lambda ask, run, corpus: ask(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
@@ -69,7 +70,7 @@ MADE_UP = {
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
-    "explain_at": lambda ask, run, corpus: ask(run, "x1z", "L0H0", corpus, windows=8, features=2),
+    "explain_at": lambda ask, run, corpus: ask(run, "L0H0", "x1z", corpus, windows=8, features=2),
     "score_programs": lambda ask, run, corpus: score_uniform(ask, run, corpus),
     "sweep": lambda ask, run, corpus: sweep_result("runs", cells()),
     "task": lambda ask, run, corpus: solved_task(ask, run),

@@ -19,6 +19,7 @@ from headscope.measure.example import (
     WIDTH,
     Example,
     ExampleRequest,
+    excerpt,
 )
 from headscope.measure.example_reader import Sample, patterns_of_window
 from headscope.measure.examples import (
@@ -39,10 +40,10 @@ from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.repeat import repeat_windows
 from tests.helpers.models import eager_attention
 
-RELATIONS = relations_of(["positional", "delimiter", "induction"])
+RELATIONS = relations_of(["positional", "delimiter", "induction", "duplicate-token"])
 SHOWN = [
     "induction/repeat",
-    "induction/duplicate",
+    "duplicate-token/repeat",
     "induction/natural",
     "delimiter/punctuation",
     "positional/offset-1-random",
@@ -76,7 +77,7 @@ def slow_targets(window: Window, relation: str, query: int) -> set[int]:
     earlier = [i for i in range(1, query) if tokens[i] == tokens[query]]
     if relation in ("induction/repeat", "induction/natural"):
         return {i + 1 for i in earlier if i + 1 < query}
-    if relation == "induction/duplicate":
+    if relation == "duplicate-token/repeat":
         return set(earlier)
     if relation == "positional/offset-1-random":
         return {query - 1}
@@ -248,3 +249,11 @@ def test_windows_of_examples_reach_from_the_first_to_the_last_of_a_text():
     assert (numbers[0], numbers[-1]) == (0, 999)
     steps = np.diff(numbers)
     assert steps.max() - steps.min() <= 1
+
+
+def test_an_excerpt_shows_the_strongest_key_however_many_targets_there_are():
+    row = np.full(200, 0.001)
+    row[77] = 0.5
+    shown = excerpt(199, np.arange(100, 140), row, 200)
+    assert len(shown) == WIDTH
+    assert {0, 77, 199} <= {*shown.tolist()}

@@ -102,11 +102,6 @@ def test_the_reference_is_the_bar_unless_the_text_is_significantly_above(referen
     assert corners == [[1.0, 0.0], [0.0, pytest.approx(max(reference, lowest))]]
 
 
-def test_baselines_chosen_on_the_text_are_noted():
-    assert fit_baselines(texts([False] * 30), OBJECT).notes
-    assert not fit_baselines(texts([False] * 30), OBJECT, fixed={}).notes
-
-
 def nearest_verb_of_the_sentence(window: Window, q: int) -> int:
     """The nearest verb of the sentence, or else the nearest word of the targets' classes."""
     words = window.words

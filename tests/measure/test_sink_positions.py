@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import headscope as hs
+from headscope.attention_kind import BIDIRECTIONAL
 from headscope.corpus.window import Window
 from headscope.measure.sink_positions import (
     LATE,
@@ -14,6 +17,7 @@ from headscope.measure.sink_positions import (
     late_tiles,
     without_sinks,
 )
+from headscope.relations import relations_of
 
 LENGTH, COLUMN, HEADS = 80, 7, 4
 TOKENS = ["<bos>", *(f"w{i}" for i in range(LENGTH - 1))]
@@ -75,3 +79,15 @@ def test_a_head_that_rests_and_looks_back_hits_the_token_before():
     assert rows.loc[("offset-1", 0), "mass"] == pytest.approx(0.4, abs=0.1)
     assert rows.loc[("position", 0), "mass"] == pytest.approx(0.6, abs=1e-5)
     assert rows.loc[("position", 0), "tagged"]
+
+
+def test_a_token_that_closes_a_text_is_no_largest_key_beside_sinks():
+    """Heads rest on one column, look more at the closing token, and else at the token before."""
+    pattern = 0.5 * patterns(0.6)
+    pattern[..., -1] += 0.5
+    window = replace(windows()[0], attention_kind=BIDIRECTIONAL, ends=1)
+    relations = [r for r in relations_of(["positional"], BIDIRECTIONAL) if r.name == "offset-1"]
+    run = hs.score_patterns(lambda _: pattern[None], [window] * 8, relations=relations)
+    rows = run.evidence.set_index(["relation", "head"])
+    assert rows.loc[("offset-1", 0), "mass"] == pytest.approx(0.2, abs=0.05)
+    assert rows.loc[("offset-1", 0), "hit_rate"] > 0.95

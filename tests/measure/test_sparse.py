@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from headscope.measure import sparse
 from headscope.measure.sparse import TileReduction
 
 WINDOWS, HEADS, LENGTH = 2, 3, 9
 SINKS = [[3, -1], [1, 20]]
 
 
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("logarithms", [False, True])
-def test_each_of_equally_large_keys_has_its_share_of_a_hit(logarithms):
+def test_each_of_equally_large_keys_has_its_share_of_a_hit(logarithms, waits, monkeypatch):
+    monkeypatch.setattr(sparse, "_waits", lambda device: waits)
     generator = torch.Generator().manual_seed(0)
     shape = (WINDOWS, HEADS, LENGTH, LENGTH)
     rows = torch.randint(1, 5, shape, generator=generator).float()

@@ -99,11 +99,11 @@ def slow_targets(window, relation) -> dict[int, set[int]]:
         kinds = kinds_of(window)
         for q in range(1, n):
             add(q, [k for k in range(1, q) if relation.name in kinds[k]])
-    elif relation.name in ("repeat", "duplicate"):
+    elif relation.name == "repeat":
         for q in range(1, n):
             same = [k for k in range(1, q) if window.tokens[k] == window.tokens[q]]
             if q > window.copy_length and same:
-                add(q, [same[0] + (relation.name == "repeat")])
+                add(q, [same[0] + (relation.type == "induction")])
     elif relation.name == "natural":
         for q in range(1, n):
             add(q, [k + 1 for k in range(1, q - 1) if window.tokens[k] == window.tokens[q]])

@@ -100,3 +100,48 @@ def test_what_is_no_model_in_memory_is_refused_in_one_sentence(gpt2_folder, text
 def test_what_a_model_in_memory_is_not_is_refused(gpt2_folder, text, option):
     with pytest.raises(ModelError, match=option[0]):
         hs.classify(pair_of(gpt2_folder), text, **ASKED, **dict([option]))
+
+
+def small_networks():
+    """Networks that read no tokens: of images, of two kinds of input, of a series."""
+    from transformers import (
+        CLIPConfig,
+        CLIPModel,
+        PatchTSTConfig,
+        PatchTSTModel,
+        ViTConfig,
+        ViTModel,
+    )
+
+    small = {"hidden_size": 8, "intermediate_size": 8}
+    small |= {"num_hidden_layers": 1, "num_attention_heads": 2}
+    image = {"image_size": 8, "patch_size": 4}
+    parts = {"text_config": small | {"vocab_size": 9}, "vision_config": small | image}
+    series = PatchTSTConfig(d_model=8, num_hidden_layers=1, num_attention_heads=2, ffn_dim=8)
+    return [
+        ViTModel(ViTConfig(**small, **image)),
+        CLIPModel(CLIPConfig(**parts, projection_dim=8)),
+        PatchTSTModel(series),
+    ]
+
+
+def test_a_network_without_an_embedding_of_tokens_is_refused(tokenizer, text):
+    for network in small_networks():
+        kind = type(network).__name__
+        with pytest.raises(ModelError, match=kind):
+            hs.patterns((network, tokenizer), TEXT)
+        with pytest.raises(ModelError, match=kind):
+            hs.classify((network, tokenizer), text)
+
+
+def test_a_shorter_window_than_was_asked_for_is_noted(gpt2_folder, text):
+    model = load_model(str(gpt2_folder))
+    types = ["positional"]
+    asked = hs.classify(model, text, types=types, max_tokens=200, max_length=10**6)
+    assert any(str(model.context) in note for note in asked.info["notes"])
+    fits = hs.classify(model, text, types=types, max_tokens=200, max_length=model.context)
+    assert not any(str(model.context) in note for note in fits.info["notes"])
+    assert fits.evidence.equals(asked.evidence)
+    # nobody asked for the default
+    default = hs.classify(model, text, types=types, max_tokens=200)
+    assert not any(str(model.context) in note for note in default.info["notes"])

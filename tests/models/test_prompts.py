@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from transformers import AutoTokenizer
 
+import headscope as hs
 from headscope.causal.task_prompts import TaskPrompts
+from headscope.corpus.shipped import data_folder
 from headscope.corpus.text import read_text
+from headscope.errors import HeadscopeError
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
 from headscope.models.tokenizer import Tokenizer
+from headscope.serve.live import Live
 from headscope.stimuli.tasks import read_task
 from tests.helpers.models import save_model
 
@@ -103,3 +109,91 @@ def test_the_tokenizer_is_not_changed_by_a_plain_copy(gpt2_folder):
     tokenizer = Tokenizer(AutoTokenizer.from_pretrained(gpt2_folder), name="tiny")
     assert tokenizer.with_plain_prompts(True).plain_prompts
     assert not tokenizer.plain_prompts
+
+
+def ablated_tokens(model, text, plain):
+    """Tokens of a task's first prompt, as `hs.task` reads it, and the notes."""
+    task = read_task([{"prompt": text, "answer": " old"}, {"prompt": "the", "answer": " old"}])
+    prompts = TaskPrompts.of(task, model.with_plain_prompts(plain))
+    return len(prompts.continuations[0].tokens), prompts.notes
+
+
+def live_tokens(model, text, plain):
+    reading = Live(model.with_plain_prompts(plain)).read(text)
+    return len(reading.tokens), reading.notes
+
+
+def pattern_tokens(model, text, plain):
+    found = hs.patterns(model, text, plain=plain)
+    return len(found.tokens), hs.show(found, "L0H0").notes
+
+
+def shown_tokens(heads):
+    def read(model, text, plain):
+        view = hs.show(model, heads, text, plain=plain)
+        return len(view.tokens), view.notes
+
+    return read
+
+
+def explained_tokens(model, text, plain):
+    gold = data_folder() / "corpora" / "gold.conllu"
+    found = hs.explain_at(model, "L0H0", text, gold, windows=8, features=1, plain=plain)
+    return len(found.table), found.notes[:-1]
+
+
+def found_tokens(model, text, plain):
+    found = hs.find_heads(model, text, "previous", plain=plain)
+    return found.values["tokens"], found.notes
+
+
+def read_words(model, text, plain):
+    """A task of words, of which the text is one."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "words.csv"
+        path.write_text(f"task,question,answer\nold,{text},keys\n")
+        hs.function_vectors(model, tasks=str(path))
+
+
+FRONTS = {
+    "task": ablated_tokens,
+    "live page": live_tokens,
+    "patterns": pattern_tokens,
+    "one head": shown_tokens("L0H0"),
+    "all heads": shown_tokens("all"),
+    "explain": explained_tokens,
+    "template": found_tokens,
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_whatever_reads_a_prompt_counts_its_special_tokens_unless_it_is_plain(front, chat):
+    read = FRONTS[front]
+    tokens, notes = read(chat, CHAT, plain=False)
+    assert tokens == 1 + len(expected(chat, CHAT))
+    assert [word for note in notes for word in note.split() if word.strip(";").isdigit()] == ["3;"]
+    plain_tokens, plain_notes = read(chat, CHAT, plain=True)
+    assert plain_tokens > tokens + 20
+    assert not plain_notes
+
+
+@pytest.mark.parametrize("front", [*FRONTS.values(), read_words])
+def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(front, chat, monkeypatch):
+    tokenized = []
+    own = Tokenizer.encode
+    monkeypatch.setattr(
+        Tokenizer,
+        "encode",
+        lambda self, document, **options: (
+            tokenized.append(len(document.text)),
+            own(self, document, **options),
+        )[1],
+    )
+    with pytest.raises(HeadscopeError, match=r"300,000.*\b25,600\b"):
+        front(chat, "the old keys " + "x" * 299_987, plain=False)
+    assert max(tokenized, default=0) < 1_000
+
+
+def test_a_text_as_long_as_the_context_is_read(chat):
+    longest = "<|endoftext|>" * (chat.context - 1)
+    assert len(text_window(chat, longest)) == chat.context - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -179,15 +181,20 @@ def test_it_is_the_attention_of_layouts_with_code_of_their_own(model_type, token
     save_tiny(model_type, tokenizer, tmp_path)
     network = own_network(tmp_path, model_type)
     outputs: dict[str, torch.Tensor] = {}
-    for name, module in network.named_modules():
-        if ".0." in name:  # the first layer
-            module.register_forward_hook(
-                lambda _, inputs, output, name=name: outputs.setdefault(
-                    name.split(".0.")[1], output
-                )
-            )
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(_: nn.Module, inputs: object, output: torch.Tensor) -> None:
+            outputs.setdefault(name, output)
+
+        return hook
+
     tokens = torch.randint(1, 300, (2, 40), generator=torch.Generator().manual_seed(1))
-    expected = attention_of(network, tokens, model_type)[0]
+    with ExitStack() as hooks:
+        for name, module in network.named_modules():
+            if ".0." in name:  # the first layer
+                hook = keep(name.split(".0.")[1])
+                hooks.enter_context(module.register_forward_hook(hook))
+        expected = attention_of(network, tokens, model_type)[0]
     query, key, _ = PROJECTED[model_type](outputs)
     has_slopes = model_type in ("bloom", "mpt")
     bias = SLOPES[:, None, None] * torch.arange(40) if has_slopes else None

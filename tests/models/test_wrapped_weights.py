@@ -207,6 +207,29 @@ def test_a_null_model_whose_patterns_do_not_change_is_refused(folders, monkeypat
         pass
 
 
+class PeftModel(nn.Module):
+    """The wrapper of peft, as far as it is no model of transformers."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.base_model = network
+
+    def get_input_embeddings(self):
+        return self.base_model.get_input_embeddings()
+
+    def merge_and_unload(self):
+        return self.base_model
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_wrapper_of_peft_is_refused_with_the_call_that_merges_it(alone, folders):
+    network, tokenizer = pair_of(folders["llama"])
+    wrapper = PeftModel(network)
+    with pytest.raises(ModelError, match=r"merge_and_unload\(\)"):
+        open_model(wrapper if alone else (wrapper, tokenizer))
+    assert open_model((wrapper.merge_and_unload(), tokenizer)).layers
+
+
 @pytest.mark.parametrize("layout", PLACES)
 def test_an_adapter_of_peft_is_merged(layout, folders):
     peft = pytest.importorskip("peft")

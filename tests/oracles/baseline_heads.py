@@ -264,7 +264,7 @@ PICKS: dict[str, Callable[[Table, WindowFeatures], ndarray]] = {
     **{f"{n} {{}}s back": lambda table, _, n=n: last_key(table, n) for n in range(1, 9)},  # type: ignore[misc]
 }
 _OFFSETS = ("positional/offset-*",)
-_COPY = ("lexical/duplicate*", "lexical/same-class", "induction/duplicate", "induction/natural")
+_COPY = ("lexical/duplicate*", "lexical/same-class", "duplicate-token/repeat", "induction/natural")
 
 
 def _lexical(classes: Sequence[str]) -> tuple[str, ...]:
@@ -461,7 +461,7 @@ def _token_head(
 
 
 _ITSELF = ("positional/offset-0", "positional/offset-0-random")
-_DUPLICATE = ("induction/duplicate",)
+_DUPLICATE = ("duplicate-token/repeat",)
 _OF_TOKENS = (
     BaselineHead("first token", ("sink/first-token",), attention=at_rest),
     _token_head("second token", _second_token),

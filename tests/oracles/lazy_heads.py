@@ -23,7 +23,7 @@ from tests.oracles.baseline_heads import (
     looking,
     mirrored_head,
 )
-from tests.oracles.window_features import Rows, WindowFeatures, mixed, spread_rows
+from tests.oracles.window_features import Rows, Table, WindowFeatures, mixed, spread_rows
 
 _NEAREST, _SECOND, _FIRST = "nearest {}", "second nearest {}", "first {}"
 _BEYOND = (
@@ -185,8 +185,9 @@ def _causal() -> Iterator[BaselineHead]:
     yield from map(_favouring, _FAVOURED)
     for kind in ("most frequent capital", "number in digits"):
         yield looking(_NEAREST, kind)
-    for name, feature in _FEATURES_OF_WORDS.items():
-        yield _after_last_alike(name, feature)
+    for name in _FEATURES_OF_WORDS:
+        after_last = _after_last_alike(name)
+        yield from (after_last, _blurred(after_last), _after_all_alike(name))
 
 
 def _blurred(head: BaselineHead) -> BaselineHead:
@@ -231,25 +232,54 @@ def _favouring(kind: str) -> BaselineHead:
 
 _FEATURES_OF_WORDS: dict[str, Callable[[WindowFeatures], Sequence[object]]] = {
     "class": lambda reading: reading.words.upos.tolist(),
+    "class bigram": lambda reading: _bigrams(reading.words.upos.tolist()),
+    "first letter": lambda reading: [form[:1] for form in reading.forms],
+    "first two letters": lambda reading: [form[:2] for form in reading.forms],
+    "first three letters": lambda reading: [form[:3] for form in reading.forms],
+    "last two letters": lambda reading: [form[-2:] for form in reading.forms],
     "last three letters": lambda reading: [form[-3:] for form in reading.forms],
     "length": lambda reading: [len(form) for form in reading.forms],
+    "length and class": lambda reading: [
+        (len(form), upos)
+        for form, upos in zip(reading.forms, reading.words.upos.tolist(), strict=True)
+    ],
 }
 """What the word before the looked-at word has in common with the query."""
 
 
-def _after_last_alike(
-    name: str, feature: Callable[[WindowFeatures], Sequence[object]]
-) -> BaselineHead:
+def _bigrams(classes: Sequence[str]) -> list[tuple[str, str]]:
+    """Each word's class with that of the word before."""
+    return list(zip(["", *classes], classes, strict=False))
+
+
+def _followers(name: str, reading: WindowFeatures) -> Table:
+    """Earlier words that follow a word which shares a feature with the query."""
+    feature = map(str, _FEATURES_OF_WORDS[name](reading))
+    _, value = np.unique(np.array([*feature], "U"), return_inverse=True)
+    alike = reading.earlier & (value[:, None] == value[None, :])
+    follows = np.zeros_like(alike)
+    follows[:, 1:] = alike[:, :-1]
+    return follows & reading.earlier
+
+
+def _after_last_alike(name: str) -> BaselineHead:
     """The head that attends to the word after the last one that shares a feature with the query."""
 
     def attention(reading: WindowFeatures) -> Rows:
-        _, value = np.unique(np.array(feature(reading), "U"), return_inverse=True)
-        alike = reading.earlier & (value[:, None] == value[None, :])
-        table = np.zeros_like(alike)
-        table[:, 1:] = last_key(alike)[:, :-1]
-        return reading.rows(table & reading.earlier)
+        return reading.rows(last_key(_followers(name, reading)))
 
     return BaselineHead(f"word after the last word of the same {name}", attention=attention)
+
+
+def _after_all_alike(name: str) -> BaselineHead:
+    """The head that attends to the words after those that share a feature, near ones more."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        return reading.rows(fading(_followers(name, reading), reading))
+
+    return BaselineHead(
+        f"words after words of the same {name}, near ones more", attention=attention
+    )
 
 
 def _named(name: str) -> BaselineHead:

@@ -117,7 +117,7 @@ HEADS = (
     PlantedHead(
         "duplicate token",
         0,
-        "induction/duplicate",
+        "duplicate-token/repeat",
         may_earn=("lexical/duplicate",),
         same="word",
         same_gain=MATCH_LOGITS,
@@ -130,7 +130,7 @@ HEADS = (
     PlantedHead(
         "same word",
         0,
-        may_earn=("positional/offset-0", "induction/duplicate", "lexical/duplicate"),
+        may_earn=("positional/offset-0", "duplicate-token/repeat", "lexical/duplicate"),
         same="word",
         same_gain=MATCH_LOGITS,
     ),

@@ -40,7 +40,10 @@ from tests.oracles.window_features import WindowFeatures
 
 WIDTH = 60
 """Heads of a layer; all kinds of an oracle are in one layer."""
-TYPES = ("syntactic", "coreference", "semantic", "retrieval", "lexical", "induction")
+TYPES = (
+    *("syntactic", "coreference", "semantic", "retrieval", "lexical", "induction"),
+    "duplicate-token",
+)
 """Types whose tags a lazy head must not earn unless they are true of it."""
 _NUMBERS = "n mass control hard_n hard_rate hard_low hard_baseline_rate beyond_surrogate".split()
 

@@ -28,13 +28,18 @@ from headscope.stimuli.challenge import challenge_windows
 from headscope.stimuli.stimulus import TextTokenizer
 
 ROW = ["layer", "head", "id"]
+STRUCTURE = "syntactic", "coreference"
+LIKELY = 0.5
+"""Prediction from which on a table counts only the tags that should come again."""
+PREDICTED = (0, LIKELY, 0.6, 0.7, 0.8, 0.9, 1.001)
+"""Limits of the predictions of a row of the calibration; the last one includes 1."""
 TYPES = "sink,positional,delimiter,lexical,induction,syntactic,coreference,semantic".split(",")
 
 
 def judged_rows(run: Result) -> pd.DataFrame:
-    """A row per head × relation: `type`, `verdict`, and for each condition whether it fails."""
+    """A row per head × relation: its tag, `replicates`, and for each condition whether it fails."""
     table = with_thresholds(run.evidence, run.thresholds)
-    return pd.concat([table[[*ROW, "type", "verdict"]], failures(table)], axis=1)
+    return pd.concat([table[[*ROW, "type", "verdict", "replicates"]], failures(table)], axis=1)
 
 
 def beside(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -48,11 +53,19 @@ def jaccard(first: pd.Series, second: pd.Series) -> float:
     return float((first & second).sum() / union) if union else float("nan")
 
 
-def agreement(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tags of both runs by type: counts, Jaccard indices, and verdicts of the other run."""
+def agreement(rows: pd.DataFrame, least: float = 0) -> pd.DataFrame:
+    """Tags of both runs by type: counts, Jaccard indices, and verdicts of the other run.
+
+    Args:
+        rows: of `beside`.
+        least: smallest `replicates` of the tags that count.
+    """
     table = {}
     for kind, of_type in rows.groupby("type", sort=False):
-        first, second = of_type["verdict"] == TAGGED, of_type["verdict_b"] == TAGGED
+        first, second = (
+            (of_type[f"verdict{end}"] == TAGGED) & (of_type[f"replicates{end}"].fillna(1) >= least)
+            for end in ("", "_b")
+        )
         if not (first | second).any():
             continue
         by_head = pd.DataFrame({"first": first, "second": second})
@@ -67,6 +80,25 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
             "no in the other": int(rejected.sum()),
         }
     return pd.DataFrame(table).T
+
+
+def came_again(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tags of either run by the `replicates` that it predicts: their number, and the share of them
+    that the other run gives.
+
+    Args:
+        rows: of `beside`.
+    """
+    ends = ("", "_b"), ("_b", "")
+    tables = []
+    for own, other in ends:
+        tags = rows[(rows[f"verdict{own}"] == TAGGED) & rows[f"replicates{own}"].notna()]
+        again = tags[f"verdict{other}"] == TAGGED
+        tables.append(pd.DataFrame({"predicted": tags[f"replicates{own}"], "again": again}))
+    both = pd.concat(tables)
+    grades = pd.cut(both["predicted"], PREDICTED, right=False)
+    grouped = both["again"].groupby(grades, observed=False)
+    return pd.DataFrame({"tags": grouped.size(), "came again": grouped.mean()})
 
 
 def chain(rows: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
@@ -102,8 +134,12 @@ def summary(first: Result, second: Result) -> str:
     """All tables as text."""
     rows = beside(judged_rows(first), judged_rows(second))
     conditions = first.info["thresholds"]["conditions"]
+    of_structure = rows["type"].isin(STRUCTURE)
     tables = {
         "Tags": agreement(rows),
+        f"Tags with a replicates of {LIKELY} or more": agreement(rows, LIKELY),
+        f"Tags of {' and '.join(STRUCTURE)} by replicates": came_again(rows[of_structure]),
+        "Tags of other types by replicates": came_again(rows[~of_structure]),
         "Jaccard index of what meets a condition and all before it": chain(rows, conditions),
         "Tags of one text, by the first condition that fails on the other": flips(rows, conditions),
     }

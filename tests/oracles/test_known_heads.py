@@ -210,9 +210,11 @@ NEARLY = {
     "near words, NOUN more": "lexical/nearest-NOUN",
     "nearest most frequent capital": "lexical/nearest-PROPN",
     "nearest number in digits": "lexical/nearest-NUM",
-    "word after the last word of the same class": "induction/natural",
-    "word after the last word of the same last three letters": "induction/natural",
-    "word after the last word of the same length": "induction/natural",
+    **{
+        head.name: "induction/natural"
+        for head in lazy_heads()
+        if head.name.startswith(("word after the last", "words after all"))
+    },
 }
 """Heads that come near a relation of words or tokens."""
 EXACT = {

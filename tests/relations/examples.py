@@ -202,7 +202,7 @@ EXAMPLES = [
     Example("lexical/first-piece", LONG_WORD, {3: [1], 4: [1]}, LONG_WORD_TEXT),
     Example("delimiter/newline", LINES, {4: [3], 5: [3]}),
     Example("induction/repeat", REPEAT, {5: [2], 6: [3], 7: [4], 8: [5]}),
-    Example("induction/duplicate", REPEAT, {5: [1], 6: [2], 7: [3], 8: [4]}),
+    Example("duplicate-token/repeat", REPEAT, {5: [1], 6: [2], 7: [3], 8: [4]}),
     Example("induction/natural", AGAIN, {4: [2], 6: [3], 7: [2, 5]}),
     # "told" has no word before it but its subject, and so no distractor: it does not count
     Example("syntactic/nsubj:head>dep", KEYS, {8: [5], 17: [15]}, KEYS_TEXT),

@@ -52,6 +52,18 @@ def test_other_keys_are_all_others_of_the_same_query_but_the_first_token():
     assert found == {(4, 4, 1), (4, 4, 4)}
 
 
+def test_other_keys_weigh_as_much_as_the_tokens_of_the_targets_words():
+    """Query 5 has a word of two tokens; query 7 one of three and one of a single token."""
+    window = window_of_tokens(LETTERS[:8])
+    query, first, last = np.array([[5, 1, 2], [7, 1, 3], [7, 5, 5]]).T
+    targets = span_pairs(query, first, last)
+    shares = set()
+    for seed in range(20):
+        drawn = other_keys(window, targets, np.random.default_rng(seed))
+        shares |= set(zip(drawn.owner.tolist(), drawn.share.tolist(), strict=True))
+    assert shares == {(5, 1 / 2), (7, 2 / 4)}
+
+
 def test_same_distance_draws_every_other_query_that_the_distance_allows():
     window = window_of_tokens(LETTERS[:7])
     # two back: queries from 3 (whose key is 1) to the last, 6; 4 is the target itself

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headscope.corpus.align import window_of_tokens
 from headscope.corpus.window import Window
 from headscope.relations import relations_of
 from headscope.relations.baselines import BASELINES, CLASS_COUNT
-from headscope.relations.hard_queries import ChosenBaseline
-from headscope.relations.pairs import earlier_keys
+from headscope.relations.hard_queries import ChosenBaseline, candidates
+from headscope.relations.pairs import earlier_keys, pairs
 from headscope.relations.parts import EASY, HARD, ComparedPart, part_name, with_parts
 from headscope.relations.relation import Relation, targets_of
 from headscope.relations.window_pairs import WindowPairs
 from tests.helpers.prose import gum_windows
+from tests.relations.examples import LETTERS
 
 SUBJECT = next(r for r in relations_of(["syntactic"]) if r.name == "nsubj:head>dep")
 
@@ -59,8 +61,8 @@ def test_no_token_of_the_query_s_own_word_is_a_candidate():
     assert isinstance(part, ComparedPart)
     in_parts = 0
     for window in gum_windows(6_000):
-        pairs = WindowPairs(window)
-        targets, cells = pairs.targets(part), part.candidates_in(pairs)
+        found = WindowPairs(window)
+        targets, cells = found.targets(part), part.candidates_in(found)
         for query, key in zip(cells.query.tolist(), cells.key.tolist(), strict=True):
             assert word_at(window, key) != word_at(window, query) or word_at(window, key) < 0
         own = [word_at(window, query) for query in targets.query.tolist()]
@@ -72,3 +74,13 @@ def test_earlier_keys_come_before_their_query():
     cells = earlier_keys(np.array([3, 5]), np.array([0, 3, 4, 7]))
     found = sorted(zip(cells.query.tolist(), cells.key.tolist(), strict=True))
     assert found == [(3, 0), (5, 0), (5, 3), (5, 4)]
+
+
+def test_a_query_of_no_word_is_no_candidate_of_its_own():
+    """Tokens 1 to 4 of no word: of the query 4 with the target 2 the others are 1 and 3."""
+    window = window_of_tokens(LETTERS[:6])
+    pick = np.full(6, -1)
+    targets = pairs(np.array([4]), np.array([2]))
+    cells = candidates(window, targets, pick, np.ones(CLASS_COUNT, bool))
+    assert sorted(cells.key.tolist()) == [1, 3]
+    assert set(cells.query.tolist()) == {4}

@@ -141,9 +141,12 @@ def test_a_package_brings_its_type_by_an_entry_point(monkeypatch):
         ("headscope.relations.types.sink:TYPE", "sink"),
         ("headscope.relations.types.sink:no", "sink:no"),
         ("headscope.errors:LONGEST", "HeadType"),
+        ("package_that_exits:TYPE", "package_that_exits.*SystemExit"),
     ],
 )
-def test_a_package_with_an_unusable_type_is_named(name, message, monkeypatch):
+def test_a_package_with_an_unusable_type_is_named(name, message, monkeypatch, tmp_path):
+    (tmp_path / "package_that_exits.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint("own", name, relations.ENTRY_POINTS)
     monkeypatch.setattr(relations, "entry_points", lambda group: EntryPoints([entry]))
     relations._installed.cache_clear()

@@ -7,14 +7,18 @@ from dataclasses import replace
 from functools import partial
 from weakref import WeakSet
 
+import numpy as np
+
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.measure.surrogate_rows import LONGEST, MIN_TOKENS
-from headscope.relations import relations_of
+from headscope.relations import relations_of, window_pairs
 from headscope.relations.relation import FindPairs
-from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.window_pairs import KeptPairs, WindowPairs
 
 TYPES = ["positional", "lexical", "syntactic", "coreference", "induction"]
+KEPT = 300
+"""Tokens of windows whose pairs are kept from the choice of baselines to the reading."""
 
 
 def test_no_pair_is_found_twice_while_a_window_is_in_hand(monkeypatch):
@@ -39,6 +43,7 @@ def test_no_pair_is_found_twice_while_a_window_is_in_hand(monkeypatch):
         most_tokens = max(most_tokens, sum(len(found.given) for found in in_hand))
 
     monkeypatch.setattr(WindowPairs, "__init__", watched)
+    monkeypatch.setattr(window_pairs, "KEPT_TOKENS", KEPT)
     relations = [
         replace(each, pairs=partial(traced, name=each.id, find=each.pairs))
         for each in relations_of(TYPES)
@@ -53,4 +58,20 @@ def test_no_pair_is_found_twice_while_a_window_is_in_hand(monkeypatch):
     assert len(run.examples) > 0
     assert set(calls.values()) == {1}
     # pairs of all windows of a long text would not fit into memory
-    assert most_tokens <= MIN_TOKENS + LONGEST < run.info["provenance"]["tokens"]
+    assert most_tokens <= MIN_TOKENS + LONGEST + KEPT < run.info["provenance"]["tokens"]
+
+
+def test_pairs_are_kept_until_their_window_is_read_as_long_as_there_is_room(monkeypatch):
+    monkeypatch.setattr(window_pairs, "KEPT_TOKENS", 7)
+    kept = KeptPairs()
+    first, second, third = (
+        Window(name, np.arange(length), ("a",) * length)
+        for name, length in (("first", 5), ("second", 4), ("third", 4))
+    )
+    of_first = kept.of(first)
+    assert kept.of(first) is of_first
+    assert kept.of(second) is not kept.of(second)
+    assert kept.pop(first) is of_first
+    assert kept.pop(first) is not of_first
+    # what was given up leaves room for others
+    assert kept.of(third) is kept.of(third)

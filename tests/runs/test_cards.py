@@ -128,6 +128,38 @@ def test_a_card_without_a_head_s_evidence_is_refused(path, tmp_path):
         hs.load(altered)
 
 
+SECTIONS = ["model", "relations", "heads", "corpora", "provenance", "settings", "text_read"]
+
+
+@pytest.mark.parametrize("value", [None, 3, "text", [1]])
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_card_with_another_section_is_refused_or_read(path, section, value, tmp_path):
+    card = json.loads(path.read_text())
+    del card[section]
+    if value is not None:
+        card[section] = value
+    altered = tmp_path / "altered.json"
+    altered.write_text(json.dumps(card))
+    if value is not None or section in SECTIONS[:3]:
+        with pytest.raises(RunError, match=section):
+            hs.load(altered)
+        return
+    run = hs.load(altered)
+    assert bibtex(run)
+    assert str(run.why("L0H0"))
+
+
+@pytest.mark.parametrize("key", ["layer", "head", "primary", "tags", "shape", "direct_effects"])
+def test_a_head_of_a_card_without_what_every_head_has_is_refused(path, key, tmp_path):
+    card = json.loads(path.read_text())
+    del card["heads"][1][key]
+    altered = tmp_path / "altered.json"
+    altered.write_text(json.dumps(card))
+    with pytest.raises(RunError, match=rf"{key}\b") as refused:
+        hs.load(altered)
+    assert not str(refused.value).endswith(f": '{key}'")
+
+
 def test_the_command_writes_a_file_per_run_and_replaces_none(tmp_path):
     command = ("export", "cards", "atlas:mini", "atlas:mini", "--out", tmp_path)
     assert headscope(*command).returncode == 0

@@ -77,7 +77,7 @@ def test_scores_are_those_of_a_slow_loop(name, eager, gpt2_folder):
     else:
         cells, forms = targets(name, ids), [name]
     for form in forms:
-        table = hs.find_heads(gpt2_folder, TEXT, form)
+        table = hs.find_heads(gpt2_folder, TEXT, form).table
         assert len(table) == 8
         assert table["mass"].is_monotonic_decreasing
         for row in table.itertuples():
@@ -89,7 +89,7 @@ def test_minis_tagged_heads_beat_the_shifted_templates():
     """L4H3 attends to the previous token and L5H3 to the token after the earlier copy."""
     text = "castle river seven old. castle river seven old. castle river seven old."
     for name, head in (("previous", "L4H3"), ("induction", "L5H3")):
-        table = hs.find_heads("mini", text, name)
+        table = hs.find_heads("mini", text, name).table
         assert table.loc[head, "mass"] > 2 * table.loc[head, "shifted_mass"]
         assert table.loc[head, "correlation"] > table.loc[head, "shifted_correlation"] + 0.2
 
@@ -107,3 +107,12 @@ def test_minis_tagged_heads_beat_the_shifted_templates():
 def test_a_template_that_does_not_fit_is_refused(template, word, gpt2_folder):
     with pytest.raises(HeadscopeError, match=word):
         hs.find_heads(gpt2_folder, TEXT, template)
+
+
+def test_the_command_prints_the_table_of_the_function(gpt2_folder, command):
+    code, out, said = command(
+        *("study", "find", gpt2_folder, TEXT, "previous", "--format", "json", "--plain")
+    )
+    assert code == 0, said
+    expected = hs.find_heads(gpt2_folder, TEXT, "previous", plain=True)
+    assert out == expected.json()

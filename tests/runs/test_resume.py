@@ -284,9 +284,20 @@ def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
-    gpt2_folder, corpus, whole, tmp_path
+@pytest.mark.parametrize(
+    ("batches", "cache", "place"),
+    [
+        (6, "cache", "cache/unfinished"),
+        (6, "small/cache", "small/.run.partial"),
+        (0, "cache", "cache/unfinished"),
+        (0, "small/cache", ""),
+    ],
+)
+def test_a_full_disk_keeps_sums_where_there_is_room_and_the_run_goes_on_from_them(
+    batches, cache, place, gpt2_folder, corpus, whole, tmp_path, monkeypatch
 ):
+    """By `place`; without a checkpoint from before and without room the sums are lost."""
+    monkeypatch.setenv("HEADSCOPE_CACHE", str(tmp_path / cache))
     with disk(tmp_path / "small", "size=64m") as small:
         out = small / "run"
         with pytest.raises(RunError) as error:
@@ -294,15 +305,18 @@ def test_a_full_disk_keeps_the_last_sums_and_the_run_goes_on_from_them(
                 str(gpt2_folder),
                 corpus,
                 out=out,
-                progress=after_batches(6, lambda: fill(small)),
+                progress=after_batches(batches, lambda: fill(small)),
                 **OPTIONS,
             )
         assert "No space left on device" in str(error.value)
-        assert str(state_of(out).parent) in str(error.value)
+        assert str(tmp_path / (place or "small/.run.partial")) in str(error.value)
+        assert ("lost" in str(error.value)) == (not place)
         assert not out.exists()
         (small / "filler").unlink()
         told: list[str] = []
         hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
-        assert told[0].startswith("resumes the interrupted run")
+        resumes = [line.startswith("resumes the interrupted run") for line in told]
+        assert any(resumes) == bool(place)
         assert content(out) == content(whole)
-        assert sorted(path.name for path in small.iterdir()) == ["run"]
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert all(path.is_relative_to(out) for path in files)

@@ -30,9 +30,20 @@ def test_every_text_is_read_back_as_it_was():
     assert list(back.columns) == HEAD_COLUMNS
 
 
+def test_a_file_of_heads_begins_with_their_names_and_one_without_is_read():
+    heads = head_rows(TEXTS).assign(layer=5, head=range(len(TEXTS)))
+    written = HEAD_TABLE.csv(heads)
+    assert written.startswith("name,layer,head,")
+    assert "\nL5H1,5,1," in written
+    back = HEAD_TABLE.read(written.encode())
+    pd.testing.assert_frame_equal(back, HEAD_TABLE.read(table_to_csv(heads).encode()))
+    with pytest.raises(ValueError, match="name"):
+        HEAD_TABLE.read(written.replace("L5H1", "L6H1", 1).encode())
+
+
 def test_the_columns_that_are_read_are_those_that_are_written(tmp_path):
     run = hs.load(make_run(tmp_path / "run"))
-    assert list(run.heads.columns) == columns_of("heads.csv")
+    assert [run.heads.index.name, *run.heads.columns] == columns_of("heads.csv")
     assert list(run.evidence.columns) == columns_of("evidence.csv.gz")
     assert run.evidence["n"].dtype == run.heads["layer"].dtype == np.int64
     assert run.evidence["tagged"].dtype == bool

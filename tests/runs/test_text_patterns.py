@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import headscope as hs
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, PatternError
 from tests.helpers import encoders
 
 TEXT = "The old keys were in the house. She told them that, and they don't know."
@@ -70,6 +70,90 @@ def test_a_file_gives_back_what_was_saved(model, gpt2_folder, tokenizer, tmp_pat
     scored = hs.score_patterns(patterns, types=TYPES)
     for given in (tmp_path / "text.npz", again, [again]):
         assert hs.score_patterns(given, types=TYPES).evidence.equals(scored.evidence)
+
+
+@pytest.fixture
+def saved(gpt2_folder, tmp_path):
+    """The arrays of a file of `Patterns.save`, and its record."""
+    hs.patterns(gpt2_folder, TEXT).save(tmp_path / "sound.npz")
+    with np.load(tmp_path / "sound.npz") as arrays:
+        arrays = dict(arrays)
+    return arrays, json.loads(str(arrays["headscope_patterns"]))
+
+
+def of_record(**changed):
+    """A change of the record of a file: new values made from the old ones."""
+
+    def change(arrays, record):
+        new = record | {name: make(record[name]) for name, make in changed.items()}
+        return arrays | {"headscope_patterns": np.array(json.dumps(new))}
+
+    return change
+
+
+def of_array(name, make):
+    return lambda arrays, record: arrays | {name: make(arrays[name])}
+
+
+def negative(patterns):
+    changed = patterns.copy()
+    changed[..., 1, :2] = -1, 2
+    return changed
+
+
+def words_moved(count):
+    return lambda words: [{**word, "last": word["last"] + count} for word in words]
+
+
+CHANGES = {
+    "tokens cut": of_array("tokens", lambda tokens: tokens[:-2]),
+    "tokens added": of_array("tokens", lambda tokens: np.append(tokens, "x")),
+    "tokens as numbers": of_array("tokens", lambda tokens: np.arange(len(tokens))),
+    "numbers of tokens cut": of_record(ids=lambda ids: ids[:-2]),
+    "both cut": lambda arrays, record: of_record(ids=lambda ids: ids[:-2])(
+        arrays | {"tokens": arrays["tokens"][:-2]}, record
+    ),
+    "sums of 3": of_array("patterns", lambda patterns: patterns * 3),
+    "below 0": of_array("patterns", negative),
+    "NaN": of_array("patterns", lambda patterns: patterns * np.float16("nan")),
+    "later keys": of_array("patterns", lambda patterns: patterns[..., ::-1]),
+    "whole numbers": of_array("patterns", lambda patterns: patterns.astype(int)),
+    "a layer less": of_array("patterns", lambda patterns: patterns[1:]),
+    "a head less": of_array("patterns", lambda patterns: patterns[:, 1:]),
+    "no axis": of_array("patterns", lambda patterns: patterns[0]),
+    "layers named twice": of_array("layers", lambda layers: layers * 0),
+    "layers in halves": of_array("layers", lambda layers: layers + 0.5),
+    "heads below 0": of_array("heads", lambda heads: heads - 1),
+    "words behind the end": of_record(words=words_moved(99)),
+    "words that end before they begin": of_record(words=words_moved(-1)),
+    "words backwards": of_record(words=lambda words: words[::-1]),
+    "a word less": of_record(words=lambda words: words[:-1]),
+    "words of another form": of_record(words=lambda words: ["a"]),
+    "tokens in halves": of_record(ids=lambda ids: [i + 0.5 for i in ids]),
+    "inner behind the end": of_record(inner=lambda inner: [999]),
+    "no record": lambda arrays, record: arrays | {"headscope_patterns": np.array("{}")},
+    "deep record": lambda arrays, record: arrays | {"headscope_patterns": np.array("[" * 100_000)},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_file_whose_parts_do_not_fit_is_refused(name, saved, tmp_path):
+    path = tmp_path / "changed.npz"
+    np.savez(path, **CHANGES[name](*saved))
+    for read in (hs.Patterns.load, hs.score_patterns):
+        with pytest.raises(PatternError, match=r"changed\.npz"):
+            read(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json"])
+@pytest.mark.parametrize("size", [0, 3, 100, 4000])
+def test_a_file_that_was_cut_short_is_refused(size, suffix, saved, tmp_path):
+    whole = (tmp_path / "sound.npz").read_bytes()
+    path = tmp_path / f"short{suffix}"
+    path.write_bytes(whole[: min(size, len(whole) - 1)])
+    for read in (hs.Patterns.load, hs.score_patterns):
+        with pytest.raises(PatternError, match="short"):
+            read(path)
 
 
 def masses(run):
@@ -138,6 +222,10 @@ def test_circuitsvis_takes_patterns(gpt2_folder):
         (lambda folder, place: hs.patterns(folder, TEXT, layers=[]), "layers"),
         (lambda folder, place: hs.patterns(folder, ""), "empty"),
         (lambda folder, place: hs.patterns(folder, TEXT)["L0H9"], "L0H9"),
+        (lambda folder, place: hs.patterns(folder, TEXT)[0], "L5H1"),
+        (lambda folder, place: hs.patterns(folder, TEXT)[0:2], "L5H1"),
+        (lambda folder, place: hs.patterns(folder, TEXT)[0, 1, 2], "L5H1"),
+        (lambda folder, place: list(hs.patterns(folder, TEXT)), "L5H1"),
         (lambda folder, place: hs.patterns(folder, TEXT).save(place / "a.csv"), "npz"),
         (lambda folder, place: hs.score_patterns(place / "none.npz"), "none.npz"),
         (lambda folder, place: hs.Patterns.load(place / "none.npz"), "none.npz"),

@@ -7,7 +7,9 @@ import json
 import pytest
 
 import headscope as hs
+from headscope.serve.live import Live
 from headscope.serve.server import serve_app
+from tests.helpers.layout import excess_width, with_every_tag
 from tests.serve.served import TOKEN, Served
 
 TEXT = "the old keys were in the house & <b>she</b> told 100% of them"
@@ -95,7 +97,7 @@ def test_a_query_under_the_mouse_has_a_table_of_keys_with_their_terms(browser, p
     body = {"text": TEXT, "head": "L1H2"}
     tokens = page.post("/read", {"text": TEXT})[1]["tokens"]
     attention = page.post("/head", body)[1]["matrix"][-1]
-    result = hs.explain_at(live.model, TEXT, "L1H2").table.set_index("key")
+    result = hs.explain_at(live.model, "L1H2", TEXT).table.set_index("key")
     _, *rows = seen.found
     keys = page.post("/explain", body)[1]["queries"][-1]
     assert len(rows) == len(keys) > 1
@@ -202,3 +204,14 @@ def test_pictures_of_the_live_page_are_saved_under_its_policy(browser, page):
     assert seen.errors == []
     assert len(seen.found) == 4
     assert min(seen.found.values()) > 300
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_is_not_too_wide_with_many_tags(browser, live_with_run, start, width):
+    tagged = Live(live_with_run.model, with_every_tag(live_with_run.run))
+    served = start(serve_app(tagged, TOKEN))
+    address = served.page("?text=the%20old%20keys&head=L0H0")
+    page = browser.open_at(address, width=width)
+    page.page.wait_for_selector("#head h2 .chip")
+    assert excess_width(page) <= 1
+    assert page.read("document.querySelectorAll('#head h2 .chip').length") == 2

@@ -50,6 +50,8 @@ def slow(gpt2_folder):
         ("/read", {}, 400, "text: Field required"),
         ("/read", b"[" * 60_000, 400, "Invalid JSON"),
         ("/read", {"text": "x" * 400}, 400, "reads 256 at most"),
+        ("/read", {"text": "x" * 500_000}, 400, "500,000"),
+        ("/read", {"text": "x" * 3_000_000}, 413, "1,048,576"),
         ("/head", {"text": TEXT, "head": "L7H1"}, 400, "no head L7H1"),
         ("/ablate", {"text": TEXT, "heads": [], "method": "loud"}, 400, "'mean' or 'zero'"),
     ],

@@ -17,15 +17,23 @@ from headscope.measure.sums import BatchSums, StoppedEarly, Sums
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
-from headscope.statistics.conditions import CONDITIONS, QUERIES
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    HARD_QUERIES,
+    Q_VALUE,
+    QUERIES,
+    Numbers,
+    failures,
+    is_open,
+)
 from headscope.statistics.early_stopping import (
-    PartialSums,
+    EXPECTED_AT_MOST,
+    ExpectedTagChanges,
+    PartialEvidence,
     StoppingRule,
-    expected_tag_changes,
-    projected,
 )
 from headscope.statistics.estimates import weigh
-from headscope.statistics.tags import TAGGED, verdicts
+from headscope.statistics.tags import TAGGED, verdicts, with_thresholds
 from tests.helpers.readers import CountingReader
 
 (SINK,) = (each for each in relations_of(["sink"]) if each.name == "first-token")
@@ -67,52 +75,167 @@ def test_as_many_tags_change_as_were_expected(blocks):
         verdicts(weigh(each, [SINK], seed=0), thresholds).to_numpy() == TAGGED
         for each in (part, whole)
     )
-    expected = expected_tag_changes(part, [SINK], blocks / BLOCKS)
+    expected = changes_of(part, blocks / BLOCKS)
     changed = int((then != now).sum())
     assert 40 < changed < HEADS / 6
     assert expected.tags == then.sum()
     assert abs(expected.changes - changed) < 4 * changed**0.5
 
 
+def changes_of(tally: Tally, share: float) -> ExpectedTagChanges:
+    return PartialEvidence(tally, [SINK]).tag_changes([SINK], share)
+
+
 NOT_PROJECTED = {
     # without queries enough there is no margin
     QUERIES,
-    # other stimuli and the surrogate are read or fitted apart
-    *("paired relation", "surrogate"),
+    # surrogates are fitted when all is read
+    "surrogate",
     # effects have no rounds
     *("effect", "matched control tokens", "moved", "stands out"),
 }
 """Conditions of a tag that reading does not wait for."""
-FACTS = {"hard_queries": 256, "baselines": [[1.0, 0.0]]}
+EVERY = {relation.id: relation for relation in relations_of(["all"])}
+SYNTAX = EVERY["syntactic/obj:dep>head"]
+CHANCE = next(each for each in EVERY.values() if each.thresholds.times_chance is not None)
+OFFSET = EVERY["positional/offset-2"]
+RANDOM = EVERY["positional/offset-2-random"]
+CASES = {
+    "syntax": [SYNTAX],
+    "chance": [CHANCE],
+    "paired": [OFFSET, RANDOM],
+    "matched": [replace(OFFSET, matched_control=SYNTAX.control)],
+    "all": [SYNTAX, CHANCE, OFFSET, RANDOM],
+}
+FACTS = {
+    SYNTAX.id: {"hard_queries": 4 * BLOCKS, "baselines": [[1.0, 0.0], [0.8, 0.3], [0.0, 0.35]]}
+}
+PARTS = (HARD, EASY, MATCHED_CONTROL)
+HEADS_AROUND = 200
 
 
-def test_every_condition_of_a_tag_is_waited_for_or_has_a_reason_why_not():
-    (syntax,) = (each for each in relations_of(["syntactic"]) if each.name == "obj:dep>head")
-    chance = next(
-        each for each in relations_of(["all"]) if each.thresholds.times_chance is not None
-    )
+def around_every_threshold(relations, rng: np.random.Generator, *, without=()) -> Tally:
+    """Heads near the thresholds of relations, with parts of each but for some."""
+    names = [relation.id for relation in relations]
+    parts = [
+        part_name(name, part)
+        for name in names
+        for part in PARTS
+        if part not in without and (part == MATCHED_CONTROL or name == SYNTAX.id)
+    ]
+    tally = Tally.zeros((*names, *parts), 1, HEADS_AROUND)
+    tally.queries[:] = rng.integers(8, 16, tally.queries.shape)
+    tally.chance[:] = 0.02 * tally.queries
+    shape = tally.target.shape
+    queries = tally.queries[..., None, None]
+    mass = rng.uniform(0, 0.5, (1, *shape[1:])) + rng.normal(0, 0.05, shape)
+    control = rng.uniform(0, 0.25, (1, *shape[1:])) + rng.normal(0, 0.02, shape)
+    rate = rng.uniform(0, 1, (1, *shape[1:]))
+    tally.target[:] = queries * mass.clip(0, 1)
+    tally.control[:] = queries * control.clip(0, 1)
+    tally.hits[:] = rng.binomial(queries.astype(int), np.broadcast_to(rate, shape))
+    return tally
+
+
+def one_head(tally: Tally, head: int) -> Tally:
+    """The same sums of a single head."""
+    sums = {name: getattr(tally, name) for name in ("target", "control", "hits")}
+    return replace(tally, **{name: array[..., head : head + 1] for name, array in sums.items()})
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("without", [(), (EASY,), (MATCHED_CONTROL,), (HARD, EASY)])
+@pytest.mark.parametrize("interim_tests", [1, 4])
+def test_once_all_is_read_the_margins_are_those_of_the_verdicts(case, without, interim_tests):
+    """Margin by margin: a condition holds as far as read exactly where the verdict has it hold."""
+    relations = CASES[case]
+    tally = around_every_threshold(relations, np.random.default_rng(len(case)), without=without)
+    thresholds = {relation.id: relation.thresholds for relation in relations}
+    evidence = weigh(tally, relations, seed=0, facts=FACTS)
+    evidence["q_value"] = np.minimum(1, interim_tests * evidence["q_value"])
+    partial = PartialEvidence(tally, relations, facts=FACTS, interim_tests=interim_tests)
+    table = with_thresholds(evidence, thresholds)
+    failed = failures(table)
     named = set()
-    for relation in (syntax, chance):
-        names = (
-            relation.id,
-            *(part_name(relation.id, part) for part in (HARD, EASY, MATCHED_CONTROL)),
-        )
-        tally = Tally.zeros(names, 1, 3)
-        tally.queries[:] = 4
-        named |= {name for name, _ in projected(PartialSums(tally, 0.5), relation, FACTS)}
+    for relation in relations:
+        margins = partial.margins(relation, 1.0)
+        if HARD in without and relation is SYNTAX:
+            assert not margins
+            continue
+        rows = (table["id"] == relation.id).to_numpy()
+        assert not is_open(Numbers(table[rows])).any()
+        for name, margin in margins.items():
+            assert (margin.above >= 0).tolist() == (~failed.loc[rows, name]).tolist(), name
+        # what has no margin fails nowhere
+        assert not failed.loc[rows].drop(columns=[*margins]).to_numpy().any()
+        named |= {*margins}
+    tagged = verdicts(evidence, thresholds).to_numpy() == TAGGED
+    assert partial.tag_changes(relations, 1.0).tags == tagged.sum()
     assert named.isdisjoint(NOT_PROJECTED)
-    assert named | NOT_PROJECTED == {condition.name for condition in CONDITIONS}
+    if case == "all" and HARD not in without:
+        assert named | NOT_PROJECTED == {condition.name for condition in CONDITIONS}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("blocks", [8, 16, 32, 48])
+def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
+    relations = CASES[case]
+    whole = around_every_threshold(relations, np.random.default_rng(blocks))
+    part = beginning(whole, blocks)
+    thresholds = {relation.id: relation.thresholds for relation in relations}
+    partial = PartialEvidence(part, relations, facts=FACTS)
+    evidence = weigh(part, relations, seed=0, facts=FACTS)
+    tagged = verdicts(evidence, thresholds).to_numpy() == TAGGED
+    assert tagged.any()
+    share = blocks / BLOCKS
+    # the interval of the whole text is narrower, so that no tag is lost by its width
+    assert partial.tag_changes(relations, share).tags >= tagged.sum()
+    for relation in relations:
+        for head in np.flatnonzero(tagged & (evidence["id"] == relation.id)) % HEADS_AROUND:
+            alone = PartialEvidence(one_head(part, head), [relation], facts=FACTS)
+            assert alone.expected_tags([relation], share) > EXPECTED_AT_MOST
+
+
+def test_an_interval_narrows_with_the_root_of_the_text():
+    """16 of 20 hard queries in each of 16 blocks: no spread over blocks, Wilson's interval."""
+    tally = Tally.zeros((SYNTAX.id, part_name(SYNTAX.id, HARD)), 1, 1)
+    tally.queries[:16] = 20
+    tally.target[:16] = 0.9 * 20
+    tally.hits[:16, 1] = 16
+    facts = {SYNTAX.id: {"hard_queries": 1280, "baselines": [[1.0, 0.1], [0.0, 0.4]]}}
+    margins = PartialEvidence(tally, [SYNTAX], facts=facts).margins(SYNTAX, 0.25)
+    margin = margins[HARD_QUERIES]
+    # Wilson 1927 by hand, with z = 1.959964 and n = 320: [0.7527, 0.8402]
+    z, n, rate = 1.959964, 320, 0.8
+    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    # without easy queries the head counts as always right there
+    bound = 0.1 + SYNTAX.thresholds.beat_baseline_by
+    below = rate - (centre - half)
+    assert margin.above.item() == pytest.approx(rate - bound - below / 2, abs=1e-9)
+    assert margin.error.item() == pytest.approx(half / z * 0.75**0.5, abs=1e-9)
+
+
+def test_the_deviation_of_a_q_value_grows_with_the_root_of_the_text():
+    """A head with q = 0.5 is 0 deviations off; it needs half of 2.326 after a quarter."""
+    tally = Tally.zeros((SINK.id,), 1, 1)
+    tally.queries[:16] = 20
+    tally.target[:16] = 0.5 * 20
+    tally.control[:16, 0, 0, 0] = 0.5 * 20 + np.resize([1.0, -1.0], 16)
+    margin = PartialEvidence(tally, [SINK]).margins(SINK, 0.25)[Q_VALUE]
+    assert margin.above.item() == pytest.approx(-2.326348 / 2, abs=1e-6)
+    assert margin.error.item() == pytest.approx(0.75**0.5)
 
 
 def test_far_from_every_threshold_nothing_is_expected_to_change():
     tally = near_the_threshold(np.random.default_rng(0))
     tally.target[:, 0, 0, : HEADS // 2] = 0
     tally.target[:, 0, 0, HEADS // 2 :] = 0.9 * tally.queries
-    assert expected_tag_changes(tally, [SINK], 0.25).should_stop
-    assert expected_tag_changes(tally, [SINK], 0.25).tags == HEADS // 2
+    assert changes_of(tally, 0.25).should_stop
+    assert changes_of(tally, 0.25).tags == HEADS // 2
     near = near_the_threshold(np.random.default_rng(0))
     for other in (near, Tally.zeros((SINK.id,), 1, 3)):  # without any tag reading goes on
-        assert not expected_tag_changes(other, [SINK], 0.25).should_stop
+        assert not changes_of(other, 0.25).should_stop
 
 
 def test_one_looks_three_times_and_not_before_there_is_some_text():
@@ -216,7 +339,10 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
         interim_tokens = looks
 
         def should_stop(self, tally: Tally, number: int, stopped: Stopped) -> dict[str, float]:
+            asked.append(number)
             return {name: 0.5 for name, last in ends.items() if last == number}
+
+    asked: list[int] = []
 
     def read_by(reader: BreakingReader, sums: Sums) -> None:
         read(reader, windows(32), windows(64, "repeat"), sums, stopping=Stopping())
@@ -233,11 +359,16 @@ def test_reading_ends_at_the_look_that_says_so_and_a_broken_run_at_the_same(text
     assert sums.stopped == stopped
     for broken_after in range(0, len(whole.names), 3):
         sums = empty()
+        asked.clear()
         first = BreakingReader(count_windows, 100, stop_after=broken_after)
         with pytest.raises(KeyboardInterrupt):
             read_by(first, sums)
+        decided = asked[-1:]
+        asked.clear()
         second = BreakingReader(count_windows, 100)
         read_by(second, sums)
+        # the sums of later batches would decide an earlier round otherwise
+        assert asked[:1] >= decided
         assert first.names + second.names == whole.names
         assert sums.tokens == tokens
         assert sums.stopped == stopped

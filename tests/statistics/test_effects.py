@@ -11,6 +11,7 @@ from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
 from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.estimates import weigh
 from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
+from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import direct_effect_lines
 
 NAMES = sum_names(EFFECTS)
@@ -53,6 +54,20 @@ def test_a_head_over_the_threshold_on_both_controls_is_tagged_with_its_numbers()
     assert table.loc["copy"]["tagged"].tolist() == [True, False]
     assert table.loc[("suppress", "looked-at")]["tagged"].tolist() == [False, True]
     assert table.loc[("suppress", "looked-at", 1), "q_value"] < 1e-6
+
+
+def test_an_interval_of_an_effect_that_must_lower_is_turned_round_with_its_ends():
+    """−2 within [−3, −0.5] is 2 within [0.5, 3] downwards; a head that must raise keeps it."""
+    row = {"type": "writes", "layer": 0, "head": 0, "lift": -2.0, "mass": 0.0, "mass_error": 0.0}
+    for low, high in (("ci_low", "ci_high"), ("second_low", "second_high")):
+        row |= {low: -3.0, high: -0.5}
+    row |= {"moved_low": -4.0, "moved_high": -0.25, "second_lift": -1.0, "moved": -1.5}
+    table = pd.DataFrame([row | {"relation": "down"}, row | {"relation": "up"}])
+    limits = {f"writes/{n}": Threshold(1.0, "", sign=s) for n, s in (("down", -1), ("up", 1))}
+    down, up = with_thresholds(table, limits).to_dict("records")
+    ends = ("lift", "ci_low", "ci_high", "second_low", "second_high", "moved_low", "moved_high")
+    assert [down[name] for name in ends] == [2.0, 0.5, 3.0, 0.5, 3.0, 0.25, 4.0]
+    assert [up[name] for name in ends] == [row[name] for name in ends]
 
 
 def test_a_tag_must_stand_out_of_the_heads_effects_on_any_token():

@@ -43,6 +43,14 @@ def deep(make) -> Path:
     return make("deep", "SS", "SS", "SS", "II")
 
 
+def test_a_comparison_without_changes_prints_no_header_of_a_table(before, after):
+    printed = {}
+    for other in (before, after):
+        printed[other] = headscope("compare", before, other).stdout
+    assert "primary" in printed[after]
+    assert "primary" not in printed[before]
+
+
 def changes(result: StudyResult) -> pd.DataFrame:
     return result.table[changed(result.table)]
 

@@ -276,7 +276,7 @@ def test_the_command_keeps_the_feature_models_in_the_runs_folder(gpt2_folder, tm
     run = hs.load(folder)
     assert list(run.feature_models.columns) == columns_of("explain")
     assert run.feature_models.groupby(["layer", "head"]).size().max() <= 3
-    assert list(run.heads.columns) == columns_of("heads.csv")
+    assert [run.heads.index.name, *run.heads.columns] == columns_of("heads.csv")
     pd.testing.assert_frame_equal(run.evidence, before.evidence)
     printed = run.why("L1H1")
     assert run.heads.loc["L1H1", "feature_model"] in printed

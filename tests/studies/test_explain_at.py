@@ -64,7 +64,7 @@ def test_terms_and_shares_are_those_of_a_slow_loop(gpt2_folder):
 
 @pytest.mark.parametrize("query", [None, 3])
 def test_attention_is_the_models_own_and_the_last_token_is_the_default(query, gpt2_folder):
-    result = hs.explain_at(gpt2_folder, TEXT, "L1H1", GOLD, query=query, windows=8, features=2)
+    result = hs.explain_at(gpt2_folder, "L1H1", TEXT, GOLD, query=query, windows=8, features=2)
     ids = text_window(load_model(str(gpt2_folder)), TEXT).tokens
     network = AutoModelForCausalLM.from_pretrained(gpt2_folder, attn_implementation="eager")
     with torch.no_grad():

@@ -129,7 +129,7 @@ def test_a_head_has_the_feature_if_and_only_if_it_attends_by_content(has_content
 
 
 def test_one_query_has_the_shares_and_terms_of_bigrams(model):
-    table = hs.explain_at(model, TEXT, "L0H1", GOLD, windows=16).table
+    table = hs.explain_at(model, "L0H1", TEXT, GOLD, windows=16).table
     assert table["share"].tolist() == pytest.approx(table["attention"].tolist(), abs=0.01)
     assert table["terms"].str.contains(r"bigrams [+-]").all()
 

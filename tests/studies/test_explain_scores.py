@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import log2, sqrt
 from textwrap import dedent
 
@@ -119,8 +120,15 @@ def test_the_heads_own_pattern_as_a_program_has_full_scores(gpt2_folder, tmp_pat
         ("def L0H0(tokens: return", "SyntaxError"),
         ("def L9H9(tokens): return 1", "L9H9"),
         ("def helper(tokens): return 1", "programs.py"),
+        ("import sys\nsys.exit(0)", "line 2: .*SystemExit"),
+        ("quit()", "SystemExit"),
+        ("class Stop(BaseException): pass\nraise Stop", "Stop"),
+        ("def L0H0(tokens): raise SystemExit", "SystemExit"),
     ],
-    ids=["negative", "shape", "raises", "syntax", "no such head", "no program"],
+    ids=[
+        *("negative", "shape", "raises", "syntax", "no such head", "no program"),
+        *("exits", "quits", "raises its own", "exits later"),
+    ],
 )
 def test_a_bad_program_is_named(program, named, gpt2_folder, tmp_path, command):
     file = tmp_path / "programs.py"
@@ -129,5 +137,5 @@ def test_a_bad_program_is_named(program, named, gpt2_folder, tmp_path, command):
     words = ("--programs", file, "--corpus", GOLD, "--windows", 8, "--out", out)
     code, _, err = command("explain", gpt2_folder, *words)
     assert code == 2
-    assert named in err
+    assert re.search(named, err)
     assert not out.exists()

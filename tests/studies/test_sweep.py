@@ -59,6 +59,9 @@ def test_a_file_gives_lists_and_settings_and_an_option_replaces_its_key(tmp_path
         ),
         ("seed: 1", "models is an empty tuple"),
         ("- mini", "no sweep in YAML, keys with values"),
+        ("models: [mini]\nseed: 1\nmodels: [gpt2]", "models comes twice"),
+        ("models: " + "[" * 100_000, "no sweep in YAML"),
+        ("", "no sweep in YAML"),
         ("models: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
     ],
 )

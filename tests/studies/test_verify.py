@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,12 @@ from scipy.stats import spearmanr
 
 import headscope as hs
 from headscope.errors import ChoiceError, RunError
-from headscope.studies.verify_scores import published_metrics, published_name, read_scores
+from headscope.studies.verify_scores import (
+    FILE_COLUMNS,
+    published_metrics,
+    published_name,
+    read_scores,
+)
 
 COMPARED = list(published_metrics()[["metric", "relation"]].itertuples(index=False, name=None))
 RELATIONS = {relation for _, relation in COMPARED}
@@ -266,12 +272,61 @@ def test_a_model_is_found_under_its_usual_names(model, published):
         ("s.csv", "model,value\na,1\n"),
         ("s.csv", "model,revision,metric,layer,head,value\na,main,m,0,0,high\n"),
         *(("s.json", text) for text in ("{}", "[1, 2]", "nonsense", "[" * 10**5, '[{"layer": 0}]')),
+        *(("s.json", text) for text in ("3", "[]", '[{"head": 0, "entropy": 1}]', "[{}, []]")),
         ("s.json", '{"config": [], "metrics": []}'),
+        ("s.json", '{"config": [1], "metrics": {"entropy": [[1, 2]]}}'),
+        ("s.json", '{"metrics": {}}'),
+        ("s.json", '{"metrics": {"entropy": [1, 2]}}'),
+        ("s.json", '{"metrics": {"entropy": [[1, 2]], "entropy": [[3, 4]]}}'),
         ("s.json", '{"config": {"model_name": "m"}, "metrics": {"entropy": [[1, 2], [3]]}}'),
     ],
 )
 def test_a_file_without_scores_is_refused(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(RunError, match=name):
+    with pytest.raises((RunError, ChoiceError), match=name) as refused:
         read_scores(path)
+    # an error that is the key alone says nothing
+    assert not re.search(r": '\w+'$", str(refused.value))
+
+
+CELLS = "m,main,entropy,0,0,1".split(",")
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [(5, "high"), (5, "inf"), (3, "-1"), (3, "1.5"), (3, ""), (4, "²"), (4, "one")],
+)
+def test_a_row_without_a_score_is_named(tmp_path, column, text):
+    path = tmp_path / "s.csv"
+    rows = [CELLS, [*CELLS[:column], text, *CELLS[column + 1 :]], [*CELLS[:4], "1", "2"], CELLS]
+    lines = [",".join(FILE_COLUMNS), *map(",".join, rows)]
+    path.write_text("\n".join(lines))
+    # the last row repeats the first one
+    with pytest.raises(RunError, match=r"2 of 4 rows.*row 3: .*row 5: "):
+        read_scores(path)
+
+
+def test_a_missing_score_has_no_row(tmp_path):
+    path = tmp_path / "s.csv"
+    rows = [[*CELLS[:4], str(head), value] for head, value in enumerate(("1", "", "NaN", "2"))]
+    path.write_text("\n".join([",".join(FILE_COLUMNS), *map(",".join, rows)]))
+    table = read_scores(path)
+    assert table[["head", "value"]].to_numpy().tolist() == [[0, 1], [3, 2]]
+
+
+DESCRIBING = ["dataset_name", "n_sequences", "seq_len", "dtype", "revision", "model_name"]
+
+
+@pytest.mark.parametrize("without", [*([key] for key in DESCRIBING), DESCRIBING])
+def test_what_only_describes_the_scores_is_optional(run, tmp_path, without):
+    path = head_metrics(tmp_path, run)
+    whole = read_scores(path, MODEL).drop(columns="source")
+    content = json.loads(path.read_text())
+    for key in without:
+        del content["config"][key]
+    if not content["config"]:
+        del content["config"]
+    path.write_text(json.dumps(content))
+    assert read_scores(path, MODEL).drop(columns="source").equals(whole)
+    assert len(hs.verify(run, scores=path).table)

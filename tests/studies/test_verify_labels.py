@@ -67,6 +67,23 @@ def test_the_same_label_for_every_head_is_no_better_than_chance(planted):
     assert row["p_value"] == 1
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["previous token", "Previous Token", "previous-token head", "Previous_Token Heads"],
+        ["first token", "First-token sink", "first_token_sink heads"],
+        ["S-inhibition", "s inhibition", "S_Inhibition head"],
+    ],
+)
+def test_labels_of_a_head_that_mean_the_same_count_once(planted, names):
+    rows = pd.DataFrame({"head": "L0H0", "label": names})
+    others = labels("L0H1 L0H3", names[0])
+    judged = hs.judge_labels(planted, pd.concat([rows, others, rows]))
+    assert judged.table["label"].tolist() == [names[0]] * 3
+    alone = hs.judge_labels(planted, labels("L0H0 L0H1 L0H3", names[0]))
+    assert judged.summary.equals(alone.summary)
+
+
 def test_depth_alone_is_no_better_than_chance_within_layers():
     """Most induction heads of `mini` are in its last layer."""
     last = " ".join(f"L5H{head}" for head in range(8))
@@ -167,7 +184,7 @@ def test_all_invalid_rows_are_reported_at_once(tmp_path):
     ("content", "kind"),
     [
         (b"head,label\n", RunError),
-        (b"", ChoiceError),
+        (b"", RunError),
         (b"head,name\nL0H0,sink\n", ChoiceError),
         (b"\xff\xfe\x00", RunError),
     ],

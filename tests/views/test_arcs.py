@@ -59,7 +59,7 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(browser, page):
     assert found["shown"]["targets"] == [EVIL, "⟨RLO⟩abc⟨RLM⟩"]
     assert found["shown"]["gaps"] == ["left out here: 0.25", "left out here: 0.00"]
     # even attention of a ninth on each token, and a quarter on what the excerpt leaves out
-    assert found["first"]["said"].startswith("“end” at 91 attends to omitted tokens (…) 0.25")
+    assert found["first"]["said"].startswith("“end” at 91 attends to 39 omitted tokens (…) 0.25")
     assert found["first"]["aimed"] == 2
     assert found["first"]["arcs"] == 10
     assert found["over"].startswith("“\"'<b>&amp;” at 41 attends to")
@@ -68,7 +68,7 @@ def test_examples_are_arcs_over_tokens_and_evil_ones_stay_text(browser, page):
     assert found["pinned"][0].endswith("(pinned)")
     assert found["pinned"][1:] == ["#L1H2?pin0=3", "true"]
     assert found["bold"] == 0
-    assert found["tab"].startswith("six heads </title><b>")
+    assert found["tab"].startswith("L1H2 – six heads </title><b>")
 
 
 def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(browser, run):
@@ -106,6 +106,41 @@ def test_a_long_example_is_folded_to_what_its_query_has_to_do_with(browser, run)
     beginning = ["t0", "t1", "t2"]  # beside the first token, on which the rest lies
     assert seen.found["folded"] == [*beginning, "…", *near[0], "…", *near[1], "…"]
     assert seen.found["all"] == size
+
+
+def test_the_strongest_key_of_even_attention_is_shown_and_sums_are_drawn_as_such(browser, run):
+    size = 40
+    pattern = np.tril(np.full((size, size), 0.02, np.float16))
+    pattern[30, 10] = 0.04  # below what is written, and far from the query
+    even = Example(
+        layer=1,
+        head=2,
+        relation="induction/repeat",
+        kind="best",
+        mass=0.1,
+        window="w",
+        tokens=tuple(f"t{i}" for i in range(size)),
+        query=30,
+        targets=(),
+        pattern=pattern,
+        positions=tuple(range(size)),
+        left_out=(),
+        length=size,
+    )
+    script = """
+      await go("L1H2");
+      const one = $(".example"), all = (selector) => [...one.querySelectorAll(selector)];
+      return {
+        tokens: all(".strip-tokens > *").map((t) => t.textContent),
+        summed: all(".arc.summed").length,
+        said: all(".message")[0].textContent,
+      };
+    """
+    found = browser.visit(report_html(replace(run, examples=[even])), script).found
+    near = [[f"t{i}" for i in range(at - 2, at + 3)] for at in (10, 30)]
+    assert found["tokens"] == ["t0", "…", *near[0], "…", *near[1], "…"]
+    assert found["summed"] == 2  # nothing is after the query
+    assert "15 omitted tokens (…) 0.30" in found["said"]
 
 
 def test_circuitsvis_is_unpacked_when_it_is_opened_and_marks_the_target(browser, page):

@@ -121,7 +121,7 @@ def test_the_report_marks_cells_and_tags(browser, cautious, plain):
     script = """
       const cells = $$(".cell").map((c) => [c.querySelector(".letter").textContent,
         c.classList.contains("below-baseline"), c.getAttribute("aria-label")]);
-      const legend = $(".atlas-grid > .small").textContent;
+      const legend = $(".signs").textContent;
       await go("type=syntactic");
       const table = $("table").textContent;
       const heads = [];
@@ -141,6 +141,26 @@ def test_the_report_marks_cells_and_tags(browser, cautious, plain):
     ] * 2
     clean = browser.visit(plain.report(light=True), script).found["cells"]
     assert [(sign, outline) for sign, outline, _ in clean] == [("S", False)] * 3
+
+
+def test_a_type_page_says_a_caution_of_most_tags_once_and_marks_the_exceptions(browser, cautious):
+    evidence = cautious.evidence.copy()
+    evidence.loc[evidence["tagged"].astype(bool), ["hit_rate", "baseline_rate"]] = 0.5, 0.6
+    evidence.loc[evidence["head"] == 2, "hit_rate"] = 0.7
+    script = """
+      await go("type=syntactic");
+      const rows = $$("table")[0].querySelectorAll("tbody tr");
+      return {
+        common: $$(".caution").map((line) => line.textContent),
+        rows: [...rows].map((row) => row.cells[1].textContent),
+      };
+    """
+    found = browser.visit(replace(cautious, evidence=evidence).report(light=True), script).found
+    (common,) = found["common"]
+    assert common.startswith("2 of 3 tags: below baseline")
+    assert sorted("not below baseline" in row for row in found["rows"]) == [False, False, True]
+    assert sorted("preliminary" in row for row in found["rows"]) == [False, False, True]
+    assert "(below baseline" not in "".join(found["rows"])
 
 
 def pattern_of_the_previous_token(window) -> np.ndarray:

@@ -40,3 +40,15 @@ def test_a_walk_from_the_atlas_to_a_head_and_back_needs_no_mouse(browser, page):
     keys.press("Enter")
     assert keys.read("document.querySelectorAll('.cell').length") == 6
     assert keys.errors == []
+
+
+def test_the_first_stop_of_every_page_skips_to_its_content(browser, page):
+    keys = browser.open(page)
+    for place in ("", "L1H2"):
+        keys.read(f"location.hash = '{place}'")
+        keys.page.evaluate("document.activeElement.blur()")
+        keys.tab_to("#skip")
+        assert keys.read("document.activeElement.getBoundingClientRect().top") >= 0
+        keys.press("Enter")
+        assert keys.read("document.activeElement.id") == "main"
+        assert keys.read("location.hash.slice(1)") == place

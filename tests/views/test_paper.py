@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 import headscope as hs
 from headscope.cli import app
 from headscope.views.figures import FIGURES, picture
 from tests.helpers.hand_built import run_of
+from tests.helpers.layout import outside
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +25,6 @@ def media_width(pdf: bytes) -> float:
     box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", pdf)
     assert box
     return float(box[1]) / 72
-
-
-def outside(figure) -> float:
-    """The largest distance, in inches, by which something goes over the page's sides."""
-    FigureCanvasAgg(figure).draw()
-    box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
-    return float(max(-box.x0, -box.y0, box.x1 - width, box.y1 - height))
 
 
 def figures(run, width):

@@ -44,6 +44,27 @@ def test_points_of_the_scatter_are_heads_on_any_axes(browser, page):
     assert max(dots, key=dots.get) == "L1H2"
 
 
+def test_points_of_types_differ_in_their_letters_and_keep_their_size_on_a_telephone(browser):
+    html = report_html(hs.load("atlas:smollm2"), light=True)
+    script = """
+      await go("scatter");
+      const svg = $(".plot svg");
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      const typeOf = (dot) => dot.getAttribute("class").split(" ")[1];
+      const letters = $$(".dot").map((dot) => [typeOf(dot), dot.parentNode.textContent]);
+      const font = (selector) => scale * parseFloat(getComputedStyle($(selector)).fontSize);
+      const key = $$(".legend .chip").map((chip) => chip.textContent);
+      return { letters, fonts: [font(".plot > svg > text"), font(".dot-letter")], key };
+    """
+    for width in (1280, 390):
+        found = browser.open(html, width=width).run(script).found
+        letter_of = dict(found["letters"])
+        assert len(letter_of) == len({*letter_of.values()}) > 6
+        assert min(found["fonts"]) >= 9.5
+        named = {chip.split(" ")[0] for chip in found["key"]}
+        assert {letter for letter in letter_of.values() if letter} <= named
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_fault_with_labels_or_contrast(browser, explained, scheme):
     places = ["", "scatter", "about", "L1H2", "type=induction"]

@@ -31,8 +31,8 @@ from headscope.models.engines.scores import (
     SeenValues,
     Values,
     capped,
-    normaliser_of,
     pattern,
+    softmax_rows,
     tile_scores,
 )
 from headscope.models.layout.projections import attention_modules
@@ -358,8 +358,7 @@ def by_rows(
         rows = slice(start, min(start + ROWS, length))
         tile = Tile(slice(0, windows), rows, width)
         scores = tile_scores(query, key, scale, terms, tile)
-        normaliser = normaliser_of(scores, terms)
-        pattern = (scores - normaliser[..., None]).exp()
+        pattern, normaliser = softmax_rows(scores, terms)
         visible_values = value[:, :, : tile.keys]
         outputs.append(pattern.to(value.dtype) @ visible_values)
         sums.append(normaliser)

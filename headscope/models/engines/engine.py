@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
@@ -54,8 +55,24 @@ class Tile:
         )
 
 
+class OnDevice:
+    """Index arrays that are copied to a device once, however many layers are read by them."""
+
+    @cached_property
+    def _tensors(self) -> dict[tuple[str, str], Tensor]:
+        return {}
+
+    def tensor(self, name: str, device: torch.device) -> Int[Tensor, " _"]:
+        """The array of this attribute as a tensor."""
+        array_and_device = name, str(device)
+        if array_and_device not in self._tensors:
+            copied = torch.from_numpy(getattr(self, name)).to(device)
+            self._tensors[array_and_device] = copied
+        return self._tensors[array_and_device]
+
+
 @dataclass(frozen=True, eq=False)
-class QueryRows:
+class QueryRows(OnDevice):
     """Some rows of one window, the queries in order; keys up to the last of them."""
 
     window: int
@@ -73,7 +90,7 @@ class QueryRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Entries:
+class Entries(OnDevice):
     """Single cells of one window; what is read of them is `[cell head]`."""
 
     window: int
@@ -92,6 +109,11 @@ class SelfEntries:
     window: int
     queries: Int[ndarray, " query"]
 
+    @cached_property
+    def entries(self) -> Entries:
+        """The cells alone."""
+        return Entries(self.window, self.queries, self.queries)
+
 
 PatternRegion = Tile | QueryRows | Entries
 Request = PatternRegion | SelfEntries
@@ -105,12 +127,12 @@ def slice_pattern(
     if isinstance(region, Tile):
         return pattern[region.windows, :, region.queries, : region.keys]
     in_window = pattern[region.window]
-    queries = torch.from_numpy(region.queries).to(pattern.device)
-    if isinstance(region, QueryRows):
-        rows = in_window[:, queries, : region.keys]
+    cells = cast(QueryRows | Entries, region)  # none that builds patterns reads `SelfEntries`
+    queries = cells.tensor("queries", pattern.device)
+    if isinstance(cells, QueryRows):
+        rows = in_window[:, queries, : cells.keys]
         return rows[None]
-    cells = cast(Entries, region)  # no engine that builds patterns is asked for `SelfEntries`
-    keys = torch.from_numpy(cells.keys).to(pattern.device)
+    keys = cells.tensor("keys", pattern.device)
     return in_window[:, queries, keys].T
 
 

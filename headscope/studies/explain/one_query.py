@@ -25,8 +25,8 @@ from headscope.errors import ArgumentError
 from headscope.heads import head_name, parse_head
 from headscope.models.model import Model
 from headscope.models.stream import LayerAttention, stream_attention, whole_patterns
-from headscope.models.text_window import check_unicode, text_window
-from headscope.options import Device, Head, Revision, Seed, Text
+from headscope.models.text_window import check_unicode, special_notes, text_window
+from headscope.options import Device, Head, Plain, Revision, Seed, Text
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import Relation
@@ -68,7 +68,7 @@ STUDY = Study(
         logit | logits | sum of the terms
         terms | `feature +weight; …` | logits that each feature adds at this key, the largest first
     """),
-    bad_call={"query": -1, "text": "a", "head": "L0H0"},
+    bad_call={"query": -1, "head": "L0H0", "text": "a"},
 )
 
 
@@ -186,8 +186,8 @@ def text_pattern(
 @study(STUDY)
 def explain_at(
     model: ModelOrRun,
-    text: Text,
     head: Head,
+    text: Text,
     corpus: TextSource = None,
     *,
     query: Annotated[
@@ -197,6 +197,7 @@ def explain_at(
     features: FeatureLimit = FEATURES,
     windows: WindowLimit = WINDOWS,
     seed: Seed = 0,
+    plain: Plain = False,
     revision: Revision = None,
     device: Device = "auto",
 ) -> StudyResult:
@@ -221,6 +222,7 @@ def explain_at(
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     loaded, _ = model_or_run(run or model, revision=revision, device=device)
     loaded.check_head(layer, number)
+    loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)
     position = window.stop - 1 if query is None else query
     if position >= len(window):
@@ -238,7 +240,7 @@ def explain_at(
         f"{fitted.explained.value:.2f} of the head's bits",
         table=table,
         terminal_table=table[is_listed],
-        notes=[NOTE],
+        notes=[*special_notes(loaded, [text]), NOTE],
         values={"head": name, "query": position, "explained": fitted.explained.value},
     )
 

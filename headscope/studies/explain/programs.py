@@ -102,7 +102,9 @@ def _reported(path: Path, what: str) -> Iterator[None]:
     """Turn an error of the user's code into one with its line."""
     try:
         yield
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit would end the command as if it had done its work
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         line = f", line {lines[-1]}" if lines else ""

@@ -30,6 +30,7 @@ from headscope.options import (
     OnMessage,
     Overwrite,
     PathName,
+    Plain,
     Positive,
     Revision,
     Seed,
@@ -142,6 +143,7 @@ def task(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    plain: Plain = False,
     seed: Seed = 0,
     progress: Progress = True,
     on_message: OnMessage = lambda line: None,
@@ -177,6 +179,7 @@ def task(
     with progress_bar(progress, "explaining", unit="layers") as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
+        loaded = loaded.with_plain_prompts(plain)
         spelled = TaskPrompts.of(asked, loaded)
         if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
             raise CorpusError(
@@ -186,7 +189,7 @@ def task(
         started = time.perf_counter()
         runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
-        key = [vars(row) for row in asked.rows], loaded.weights_sha256, method, metric, seed
+        key = [vars(row) for row in asked.rows], loaded.weights_sha256, method, metric, seed, plain
         explanation = _Explanation(
             runner=runner,
             run=run,

@@ -6,7 +6,8 @@ const BESIDE = 2;
 /* Which of the shown tokens stand there at first: the query, its targets, its strongest keys, and what is beside them. */
 function nearby(view) {
   const { tokens, matrix, query, targets } = view, chosen = new Set([query, ...targets]);
-  [...matrix[query].keys()].sort((a, b) => matrix[query][b] - matrix[query][a]).slice(0, 4).filter((key) => matrix[query][key] >= 0.05).forEach((key) => chosen.add(key));
+  // the strongest key always stands there, however even the attention is
+  [...matrix[query].keys()].sort((a, b) => matrix[query][b] - matrix[query][a]).slice(0, 4).filter((key, rank) => rank === 0 || matrix[query][key] >= 0.05).forEach((key) => chosen.add(key));
   const near = (i) => [...chosen].some((one) => Math.abs(one - i) <= BESIDE);
   return tokens.map((_, i) => i === 0 || near(i));
 }
@@ -34,6 +35,9 @@ function shareOf(item, view, query) {
   const kept = item.members.reduce((sum, key) => sum + row[key], 0);
   return kept + (query === view.query ? item.gaps.reduce((sum, gap) => sum + (gap[2] || 0), 0) : 0);
 }
+
+/* How many tokens a query's share of a folded stretch is over: of what was not kept only the example's own query has one. */
+const tokensIn = (item, view, query) => item.members.length + (query === view.query ? item.gaps.reduce((sum, [first, end]) => sum + end - first, 0) : 0);
 
 /* The whole figure. `view`: tokens, matrix [query][key], query, targets, gaps, type, label; `pinned` and `onpin` keep which token is pinned. */
 function arcView(view, { pinned = null, onpin = () => {} } = {}) {
@@ -79,18 +83,18 @@ function arcView(view, { pinned = null, onpin = () => {} } = {}) {
     const far = Math.max(1, ...line.map((_, i) => (shares[i] >= LEAST_ARC ? Math.abs(middle[i] - middle[from]) : 0)));
     space.setAttribute("viewBox", `0 0 ${width} 84`);
     space.setAttribute("width", width);
-    space.replaceChildren(...line.flatMap((item, i) => (shares[i] < LEAST_ARC ? [] : [arc(middle[from], middle[i], far, shares[i], view.targets.includes(item.token))])));
+    space.replaceChildren(...line.flatMap((item, i) => (shares[i] < LEAST_ARC ? [] : [arc(middle[from], middle[i], far, shares[i], "token" in item ? (view.targets.includes(item.token) ? " aimed" : "") : " summed")])));
   }
 
-  function arc(from, to, far, share, aimed) {
-    const height = 10 + 66 * Math.sqrt(Math.abs(from - to) / far), look = { class: aimed ? "arc aimed" : "arc", "stroke-width": (0.8 + 7 * share).toFixed(1), "stroke-opacity": (0.35 + 0.65 * share).toFixed(2) };
+  function arc(from, to, far, share, kind) {
+    const height = 10 + 66 * Math.sqrt(Math.abs(from - to) / far), look = { class: `arc${kind}`, "stroke-width": (0.8 + 7 * share).toFixed(1), "stroke-opacity": (0.35 + 0.65 * share).toFixed(2) };
     if (from === to) return svg("path", { ...look, d: `M${from - 6},84 C${from - 12},62 ${from + 12},62 ${from + 6},84` });
     return svg("path", { ...look, d: `M${from},84 C${from},${84 - height * 1.3} ${to},${84 - height * 1.3} ${to},84` });
   }
 
   function describe(query, shares) {
     const best = line.map((item, i) => [item, shares[i]]).filter(([, share]) => share >= 0.05).sort((a, b) => b[1] - a[1]).slice(0, 3);
-    const name = (item) => ("token" in item ? `“${visible(view.tokens[item.token]).trim()}”` : "omitted tokens (…)");
+    const name = (item) => ("token" in item ? `“${visible(view.tokens[item.token]).trim()}”` : `${plural(tokensIn(item, view, query), "omitted token")} (…)`);
     const at = view.positions && view.positions.length ? ` at ${view.positions[query]}` : "";
     message.textContent = `“${visible(view.tokens[query]).trim()}”${at} attends to ${best.length ? best.map(([item, share]) => `${name(item)} ${number(share)}`).join(", ") : "no token for more than 0.05"}${query === state.pinned ? " (pinned)" : ""}`;
   }

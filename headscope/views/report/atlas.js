@@ -11,24 +11,43 @@ function atlasPage() {
     onclick: () => { shownType = shownType === type ? null : type; setState("type", shownType); applyFilter(); },
   }, el("span", { class: "letter" }, letter(type) || "·"), ` ${type} `, el("span", { class: "count" }, countable(type) ? String(counts(type)) : ""));
   const filters = el("div", { class: "filters", role: "group", "aria-label": "Show heads with the tag" },
-    GROUPS.map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
+    GROUPS.map(([title, types]) => [title, types.filter((type) => untyped(type) || HAD_TYPES.includes(type))]).filter(([, types]) => types.length)
+      .map(([title, types]) => el("span", { class: "group" }, el("span", { class: "small" }, title), types.map(filter))));
+  const isShort = DATA.layers.length <= 12; // its rows end before what stands beside them
   const page = el("section", { class: "atlas", "aria-label": "Atlas" },
-    findings(), columnsInWords(), runFacts(), lossLine(), filters,
-    el("div", { class: "beside" }, el("div", { class: "atlas-grid" }, grid(), legendLine()), el("div", { class: "aside" }, summaryTable(), coverageMap())), undecidedList(), DATA.threshold_sensitivity ? el("p", {}, DATA.threshold_sensitivity) : null);
+    findings(), filters,
+    el("div", { class: "beside" }, el("div", { class: "atlas-grid", style: `--heads:${DATA.heads}` }, grid(), isShort ? aboutRun() : null),
+      el("div", { class: "aside" }, signs(), summaryTable(), bareTypes(), undecidedList(), coverageMap(), isShort ? null : aboutRun())));
   setTimeout(() => { applyFilter(); });
   return page;
 }
 
-const CAUTION_SIGNS = { preliminary: "Star", below_baseline: "Outline" };
+/* How to read a cell: each sign beside what it means. A sign that no cell has is left out. */
+function signs() {
+  const some = (test) => DATA.rows.some(test), caution = (column) => some((row) => hasCaution(row, column, row.primary));
+  const typed = DATA.rows.find((row) => !untyped(row.primary) && !isSink(row.primary)), type = typed ? typed.primary : UNCLASSIFIED;
+  const swatch = (classes, inside = "", style = "--strength:.7") => el("span", { class: `sign ${classes}`, style, "aria-hidden": "true" }, inside);
+  const own = `type-${typeClass(type)}`, mark = (text) => el("span", { class: "letter" }, text);
+  const entries = [
+    typed && [[swatch(own, mark(letter(type)), "--strength:.1"), swatch(own, mark(letter(type)), "--strength:1")], "letter and colour: primary type; the stronger, the larger the lift (mass − control)"],
+    THUMB && some((row) => row.first_token_mass > 0.1) && [swatch("type-unclassified", el("i", { class: "sink", style: "height:70%" })), "bar: share of the attention on the first token, which the picture excludes"],
+    some((row) => tagsOf(row).length > 1) && [swatch(own, el("span", { class: "more" }, el("i", { class: own }))), "dot: another tag"],
+    some((row) => isSink(row.primary)) && [swatch(`type-${typeClass(SINKS[0])}`, mark(letter(SINKS[0]))), "pale: attention sink"],
+    some((row) => row.primary === UNCLASSIFIED) && [swatch("type-unclassified"), "grey: no tag"],
+    some((row) => row.primary === UNDECIDED) && [swatch("type-undecided", mark(letter(UNDECIDED))), "dashed: not identifiable, because this text does not separate the relation from a baseline"],
+    some(isUncertain) && [swatch(`${own} uncertain`), "hatched: another text of this size gives the tag with a probability below 0.5"],
+    caution("preliminary") && [swatch(own, mark(`${letter(type)}*`)), `star: ${DATA.cautions.preliminary.join(": ")}`],
+    caution("below_baseline") && [swatch(`${own} below-baseline`), `outline: ${DATA.cautions.below_baseline.join(": ")}`],
+  ].filter(Boolean);
+  return el("section", { class: "signs" }, el("h2", {}, "How to read a cell"), THUMB ? el("p", { class: "small" }, pictureLine()) : null,
+    el("ul", { class: THUMB ? "pictures" : null }, entries.map(([picture, meaning]) => el("li", {}, el("span", { class: "swatch" }, picture), el("span", {}, meaning)))));
+}
 
-/* How to read a cell. */
-function legendLine() {
-  const cells = "Letter and colour: primary type; the larger the lift (mass − control), the stronger the colour. Dots: other tags. Pale: attention sink. Dashed: not identifiable, because this text does not separate the relation from a baseline. Hatched: another text of this size gives the tag with a probability below 0.5. Grey: no tag." + Object.entries(CAUTION_SIGNS).map(([column, sign]) => ` ${sign}: ${DATA.cautions[column].join(": ")}.`).join("");
-  if (!THUMB) return el("p", { class: "small" }, cells);
+/* What the pictures of heads show. */
+function pictureLine() {
   const [text, ...others] = DATA.means.shown;
-  const where = others.length ? ` A head whose primary relation is measured on other input is drawn on that: ${others.join("; ")}.` : "";
-  const pictures = `Picture: mean attention, queries downward and keys to the right, on ${text}.${where} The first token is excluded; the bar at the left edge is the share of the attention on it.`;
-  return el("p", { class: "small" }, `${pictures} ${cells}`);
+  const where = others.length ? ` Heads whose primary relation is measured on other input: ${others.join("; ")}.` : "";
+  return `Picture: mean attention, queries downward and keys to the right, on ${text}.${where}`;
 }
 
 function grid() {
@@ -76,15 +95,20 @@ function moveBetweenCells(event) {
 }
 
 function summaryTable() {
-  const rows = MARKED.map((type) => {
-    const primary = DATA.rows.filter((row) => row.primary === type);
-    if (!countable(type)) return [el("a", { href: `#type=${encodeURIComponent(type)}` }, type), "", "", "", "", "too few queries"];
-    const tagged = taggedWith(type);
+  const rows = MARKED.filter((type) => HAD_TYPES.includes(type) || (untyped(type) && DATA.rows.some((row) => row.primary === type))).map((type) => {
+    const primary = DATA.rows.filter((row) => row.primary === type), tagged = taggedWith(type);
     const [place, relation] = strongestOf(type)[0] || [];
-    const name = untyped(type) ? type : el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
-    return [name, String(primary.length), untyped(type) ? "" : String(tagged.length), tagged.length ? el("span", { class: "value" }, layersOf(tagged)) : "", ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}${cautionsOf(relation, place)}`] : ["", ""])];
+    return [el("span", { class: "value" }, untyped(type) ? type : typeLink(type)), String(primary.length), untyped(type) ? "" : String(tagged.length), tagged.length ? el("span", { class: "value" }, layersOf(tagged)) : "", ...(relation ? [headLink(DATA.rows[place]), `${relation.label}, lift ${number(relation.lift[place])}${cautionsOf(relation, place)}`] : ["", ""])];
   });
-  return table("Heads by type", ["type", "primary", "tagged", "layers", "strongest", "by"], rows, [1, 2], true);
+  return table("Heads by type", ["type", "primary", "tagged", "layers", "strongest", "by"], rows, [1, 2]);
+}
+
+/* The types that no head has, folded: those that none has on this text, and those with too few queries to tell. */
+function bareTypes() {
+  if (!BARE_TYPES.length) return null;
+  const [none, few] = [BARE_TYPES.filter(countable), BARE_TYPES.filter((type) => !countable(type))];
+  const line = (words, types) => (types.length ? el("p", {}, words, listed(types.map(typeLink)), ".") : null);
+  return el("details", { class: "bare" }, el("summary", {}, `${plural(BARE_TYPES.length, "type")} without a head`), line("No head has the tag: ", none), line("Too few queries in this text: ", few));
 }
 
 /* Heads whose relation the text does not separate from a baseline. */
@@ -98,8 +122,6 @@ function undecidedList() {
 }
 
 /* What a run found, in words, and the facts of the run. */
-
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 /* "a, b and c" of texts or elements. */
 function listed(items) {
@@ -120,13 +142,18 @@ function findings() {
   const count = (test, one, many) => { const heads = DATA.rows.filter(test).length; return heads ? [`${heads} ${heads === 1 ? one : many}`] : []; };
   const others = [...count((row) => isSink(row.primary), "is only an attention sink", "are only attention sinks"), ...count((row) => row.primary === UNDECIDED, "is not identifiable", "are not identifiable"), ...count((row) => row.primary === UNCLASSIFIED, "has no tag", "have no tag")];
   return el("p", { class: "findings" },
-    `${tagged} of ${plural(DATA.rows.length, "head")} have a functional tag`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, el("a", { href: `#type=${encodeURIComponent(type)}` }, type)))), ")"] : "",
+    `${tagged} of ${plural(DATA.rows.length, "head")} have a functional tag`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, typeLink(type)))), ")"] : "",
     others.length ? ["; ", listed(others)] : "", ". ", types.length ? largestLift(types.map((type) => strongestOf(type)[0])) : "");
 }
 
 function largestLift(heads) {
   const [place, r] = heads.reduce((best, next) => (next[1].lift[next[0]] > best[1].lift[best[0]] ? next : best));
   return [headLink(DATA.rows[place]), ` has the largest lift (mass − control, with its 95 % interval): ${attentionOn(r, place)}.`];
+}
+
+function aboutRun() {
+  const sensitivity = DATA.threshold_sensitivity;
+  return el("section", { class: "this-run" }, el("h2", {}, "This run"), runFacts(), lossLine(), sensitivity ? el("p", { class: "small" }, sensitivity) : null, columnsInWords());
 }
 
 function runFacts() {

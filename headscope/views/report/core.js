@@ -10,6 +10,9 @@ const SINKS = ALL_TYPES.filter((t) => DATA.types.some((own) => own.name === t &&
 const isSink = (type) => SINKS.includes(type);
 const GROUPS = [["attends to", ALL_TYPES.filter((t) => !isSink(t))], ["attention sink", SINKS], ["no tag", [UNDECIDED, UNCLASSIFIED]]].filter(([, own]) => own.length);
 const MARKED = GROUPS.flatMap(([, own]) => own);
+/* Types that some head has as a tag, and those that none has: the second are folded away. */
+const HAD_TYPES = ALL_TYPES.filter((t) => (DATA.strongest[t] || []).length);
+const BARE_TYPES = ALL_TYPES.filter((t) => !HAD_TYPES.includes(t));
 const LETTERS = Object.fromEntries(DATA.types.map((t) => [t.name, t.letter]));
 
 /* An element with attributes and children; text goes in as text, never as HTML. */
@@ -36,6 +39,7 @@ function bytesOf(packed) {
   return Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
 }
 
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const layerName = (layer) => `L${layer}`;
 const headName = (layer, head) => `${layerName(layer)}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
@@ -62,6 +66,8 @@ function parseHead(text) {
   return hasHead(layer, head) ? rowOf(layer, head) : null;
 }
 
+const typeLink = (type) => el("a", { href: `#type=${encodeURIComponent(type)}` }, type);
+
 function chip(type, text) {
   return el("span", { class: `chip type-${typeClass(type)}` }, text || type);
 }
@@ -76,10 +82,12 @@ function markedTag(row, type) {
 }
 
 /* The cautions of a head's tag by a relation, in words. */
-function cautionsOf(r, place) {
-  if (!r.tagged[place]) return "";
+const cautionsOf = (r, place) => inBrackets(cautionColumns(r, place).map((column) => DATA.cautions[column][0]));
+
+/* The columns of the cautions of a head's tag by a relation. */
+function cautionColumns(r, place) {
   const holds = { preliminary: r.preliminary.includes(place), below_baseline: isBelowBaseline(r, place) };
-  return inBrackets(Object.entries(DATA.cautions).filter(([column]) => holds[column]).map(([, [word]]) => word));
+  return r.tagged[place] ? Object.keys(DATA.cautions).filter((column) => holds[column]) : [];
 }
 
 const hasBaseline = (r, place) => r.hit_rate[place] !== null && r.baseline_rate !== null;
@@ -95,8 +103,20 @@ const tagsInWords = (row) => tagsOf(row).map((tag) => markedTag(row, tag)).join(
 /* The letter of a head's primary type, followed by a star if the tag is preliminary. */
 const headLetter = (row) => letter(row.primary) + (hasCaution(row, "preliminary", row.primary) ? "*" : "");
 
+/* The cautions that more than half of a type's tags have, with the number of tags that do: a page says them once and marks the exceptions. */
+function commonCautions(tags) {
+  const counts = Object.keys(DATA.cautions).map((column) => [column, tags.filter(([place, r]) => cautionColumns(r, place).includes(column)).length]);
+  return Object.fromEntries(counts.filter(([, count]) => count > tags.length / 2));
+}
+
+/* The words of a tag's cautions beside tags of which most have the common ones: those it has besides, and those it lacks. */
+function exceptionsOf(r, place, common) {
+  const own = cautionColumns(r, place);
+  return inBrackets(Object.entries(DATA.cautions).filter(([column]) => own.includes(column) !== column in common).map(([column, [word]]) => (column in common ? `not ${word}` : word)));
+}
+
 function headLink(row, text) {
-  return el("a", { href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
+  return el("a", { class: "head-link", href: `#${headName(row.layer, row.head)}` }, text || headName(row.layer, row.head));
 }
 
 const examplesAt = (layer) => DATA.examples.filter((e) => e.layer === layer);

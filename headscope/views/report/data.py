@@ -62,6 +62,9 @@ def page_data(run: Result) -> dict[str, Any]:
     info = run.info
     tagged = _indexed(strongest(run.evidence), row_of_layer, heads)
     evidence_types = set(run.evidence["type"])
+    # thresholds of all rows are looked up once, not relation by relation
+    undecided_rows = is_undecided(with_thresholds(run.evidence, run.thresholds))
+    evidence = run.evidence.assign(undecided=undecided_rows.to_numpy())
     seen = instances_of(run.examples)
     return {
         "model": info["model"],
@@ -72,7 +75,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "countable": countable_types(run.evidence, run.thresholds),
         "relations": [
             _relation(run, f"{kind}/{name}", rows, seen)
-            for (kind, name), rows in run.evidence.groupby(["type", "relation"], sort=False)
+            for (kind, name), rows in evidence.groupby(["type", "relation"], sort=False)
         ],
         "best": {row.id: row.place for row in best.itertuples(index=False)},
         "strongest": {
@@ -138,7 +141,7 @@ def _relation(
         "baseline_rate": _short(first["baseline_rate"]),
         "tagged": [int(value) for value in rows["tagged"]],
         "preliminary": np.flatnonzero(rows[PRELIMINARY]).tolist(),
-        "undecided": np.flatnonzero(is_undecided(with_thresholds(rows, run.thresholds))).tolist(),
+        "undecided": np.flatnonzero(rows["undecided"]).tolist(),
         "baseline": first.get("baseline", ""),
         "hard": _short(first.get("hard_n", math.nan)),
         **{column: list(map(_short, rows[column].tolist())) for column in _NUMBERS},

@@ -1,9 +1,12 @@
 /* Which page is shown: the part of the address after #. */
 
+const RUN_TITLE = document.title;
+
 function navigation(current) {
+  const types = ALL_TYPES.filter((t) => HAD_TYPES.includes(t) || current === `#type=${encodeURIComponent(t)}`);
   const link = (hash, text) => el("a", { href: hash, "aria-current": hash === current ? "page" : null }, text);
   document.getElementById("nav").replaceChildren(
-    link("#", "Atlas"), link("#scatter", "Scatter"), ...ALL_TYPES.map((t) => link(`#type=${encodeURIComponent(t)}`, t)), link("#about", "About this run"));
+    link("#", "Atlas"), link("#scatter", "Scatter"), ...types.map((t) => link(`#type=${encodeURIComponent(t)}`, t)), link("#about", "About"));
 }
 
 function show() {
@@ -15,6 +18,8 @@ function show() {
     : type && ALL_TYPES.includes(type) ? typePage(type)
       : hash === "scatter" ? scatterPage() : hash === "about" ? aboutPage() : atlasPage();
   navigation(row ? "" : type ? `#type=${encodeURIComponent(type)}` : `#${hash}`);
+  const view = row ? headName(row.layer, row.head) : type || { scatter: "Scatter", about: "About" }[hash] || "Atlas";
+  document.title = `${view} – ${RUN_TITLE}`;
   document.getElementById("main").replaceChildren(page);
   window.scrollTo(0, 0);
 }
@@ -30,5 +35,10 @@ document.getElementById("search").addEventListener("submit", (event) => {
   else field.reportValidity();
 });
 document.getElementById("find").addEventListener("input", (event) => event.target.setCustomValidity(""));
+/* What follows # names a view, so this link moves the focus without it. */
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main").focus();
+});
 window.addEventListener("hashchange", show);
 show();

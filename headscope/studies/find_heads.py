@@ -14,13 +14,18 @@ from pydantic import Field, PlainValidator
 
 from headscope.corpus.window import Window
 from headscope.errors import PatternError, check_choice, reported_as
-from headscope.options import Device, Revision, Source, Text, checked, not_allowed
+from headscope.options import Device, Plain, Revision, Source, Text, not_allowed
 from headscope.resolve import ModelOrRun
 from headscope.statistics.result import by_name
+from headscope.studies.study import Study, study, table_columns
+from headscope.studies.study_table import Command
 from headscope.text_patterns import patterns
+from headscope.views.study_result import StudyResult
 
 SHIFTS = tuple(shift for shift in range(-4, 5) if shift)
 """Keys by which the template is moved for the control."""
+LISTED = 12
+"""Heads that a terminal shows."""
 Matrix = Float[ndarray, "query key"]
 
 
@@ -63,10 +68,35 @@ Template = Annotated[
     Any,
     PlainValidator(_check_template),
     Field(
-        description="A matrix [query key] of weights in [0, 1], a function that makes one of the "
-        "list of tokens, or previous, duplicate or induction."
+        description="previous, duplicate or induction; in Python also a matrix [query key] of "
+        "weights in [0, 1], or a function that makes one of the list of tokens."
     ),
 ]
+
+STUDY = Study(
+    command=Command(
+        group="study",
+        name="find",
+        summary="Score heads by a template of attention on your text.",
+        examples=(
+            "headscope study find mini 'red box, old key, red box, old key' induction",
+            "headscope study find smollm2 'The king lost his ring.' previous --format json",
+        ),
+        figure="",
+    ),
+    rows="head, the largest mass first",
+    columns=table_columns("""
+        layer, head | count, ≥ 0 | layer of the head, and its number there
+        mass | [0, 1] | attention times template, summed over keys; mean over the queries that have
+            a weight
+        shifted_mass | [0, 1] | the largest mass over the template moved by 1 to 4 keys to either
+            side; cells on the first token are left out
+        correlation | [−1, 1] | Pearson's, over the cells that a query sees, without the first token
+            as query or key; empty if the attention or the template does not vary
+        shifted_correlation | [−1, 1] | the largest correlation over the moved templates
+    """),
+    bad_call={"text": "a b", "template": "no-such-template"},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,30 +107,21 @@ class _Agreement:
     correlation: Float[ndarray, " head"]
 
 
-@checked
+@study(STUDY)
 def find_heads(
     model: ModelOrRun,
     text: Text,
     template: Template,
     *,
+    plain: Plain = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
-) -> pd.DataFrame:
-    """Agreement of every head with a template of attention on one text, the largest mass first.
+) -> StudyResult:
+    """Score every head by its agreement with a template of attention on one text.
 
-    The table has a row per head:
-
-    - `mass`, in [0, 1]: attention times template, summed over keys; mean over the queries that
-      have a weight.
-    - `correlation`, in [−1, 1]: Pearson's, over the cells that a query sees, without the first
-      token as query or key.
-    - `shifted_mass`, `shifted_correlation`: the largest of the same score over the template moved
-      by 1 to 4 keys to either side; cells on the first token are left out. A head that agrees with
-      the template alone has a smaller score here.
-
-    One text gives no tag: see `headscope.classify`. Weights on keys that a query does not see are
-    ignored.
+    A head that agrees with this template alone has smaller scores with the moved ones. One text
+    gives no tag: see `headscope.classify`. Weights on keys that a query does not see are ignored.
 
     Raises:
         ModelError: the model cannot be loaded.
@@ -108,13 +129,13 @@ def find_heads(
         PatternError: the template does not fit the text, or has no weight that a query sees.
         HeadscopeError: the text is empty, or longer than the model's context.
 
-    >>> table = find_heads("mini", "one two three. one two three.", "previous")
-    >>> table.columns.tolist()
-    ['layer', 'head', 'mass', 'shifted_mass', 'correlation', 'shifted_correlation']
+    >>> table = find_heads("mini", "one two three. one two three.", "previous").table
+    >>> table.index[0]
+    'L4H3'
     """
     if isinstance(template, str):
         check_choice("template", template, TEMPLATES)
-    read = patterns(model, text, source=source, revision=revision, device=device)
+    read = patterns(model, text, plain=plain, source=source, revision=revision, device=device)
     size = len(read.window)
     seen = ~read.window.attention_kind.hidden(size)
     matrix = _matrix(template, read.window) * seen
@@ -135,7 +156,15 @@ def find_heads(
             "shifted_correlation": _largest([other.correlation for other in shifted], len(heads)),
         }
     )
-    return by_name(table.sort_values("mass", ascending=False, kind="stable"))
+    table = by_name(table.sort_values("mass", ascending=False, kind="stable"))
+    template_name = template if isinstance(template, str) else "given"
+    return StudyResult(
+        title=f"{read.name}: {len(table)} heads by the template {template_name}, {size} tokens",
+        table=table,
+        terminal_table=table.head(LISTED),
+        notes=read.notes,
+        values={"template": template_name, "tokens": size},
+    )
 
 
 def _matrix(template: Any, window: Window) -> Matrix:
