@@ -123,7 +123,8 @@ class TaskAttention:
     def control(self, head: Head, from_role: int, to_role: int) -> Float[ndarray, " prompt"]:
         """The same for as many other keys, at most `NEAR` tokens nearer or farther.
 
-        The first token is no control, nor is the query itself; NaN if a prompt has no other key.
+        The first token is no control, nor is the query itself; NaN if no query of a prompt has as
+        many other keys.
         """
         means = np.full(self.runner.prompts.count, np.nan)
         for prompt in range(self.runner.prompts.count):
@@ -132,17 +133,15 @@ class TaskAttention:
             keys = np.flatnonzero(self.masks[to_role, prompt])
             of_queries = []
             for query in queries.tolist():
-                near = np.arange(1, query)
-                near = near[~np.isin(near, keys)]
                 visible = keys[keys <= query]
-                if not len(near) or not len(visible):
-                    continue
-                apart = np.abs(near[:, None] - visible[None])
-                sums = 0.0
-                for key in range(len(visible)):
-                    at_like_distance = near[apart[:, key] <= NEAR]
-                    sums += pattern[query, at_like_distance].mean() if len(at_like_distance) else 0
-                of_queries.append(sums)
+                others = np.arange(1, query)
+                others = others[~np.isin(others, keys)]
+                apart = np.abs(others[:, None] - visible[None])
+                others = others[(apart <= NEAR).any(1)]
+                # each key counts once, so that the control is a share of attention too
+                if len(others) and len(others) >= len(visible) > 0:
+                    of_keys = pattern[query, others].sum()
+                    of_queries.append(of_keys * len(visible) / len(others))
             if of_queries:
                 means[prompt] = np.mean(of_queries)
         return means

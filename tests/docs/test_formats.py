@@ -103,7 +103,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 WRITTEN_OTHERWISE = set(
     (
         "ablate compare emergence explain function_vectors headvis judge_labels languages "
-        "match_heads prune sweep verify weights"
+        "match_heads prune sweep task verify weights"
     ).split()
 )
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""

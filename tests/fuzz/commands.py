@@ -82,6 +82,7 @@ def sound(desk: Desk) -> dict[str, list[str]]:
         "gallery": [desk.run, "--out", "new"],
         "headvis": [desk.run, "--out", "new", "--corpus", "keys.conllu", "--sequences", "9"],
         "function_vectors": ["mini", "--tasks", "past", "--prompts", "6"],
+        "task": ["mini", "induction", "--quick", "--prompts", "8", "--out", "new", "-q"],
         "patch": [
             desk.run,
             *"--clean x1z --corrupt x2z --answer a --wrong b --heads L0H0".split(),
