@@ -118,10 +118,10 @@ class _Receiver:
         self, via: Via, changed: _Inputs, where: Bool[Tensor, "row position"]
     ) -> Float[Tensor, "row position d_value"]:
         """Change of its z if one of its inputs is another one at some positions."""
-        own: Tensor = getattr(self.inputs, via)
-        mixed = torch.where(where[:, None, :, None], getattr(changed, via), own)
+        unchanged: Tensor = getattr(self.inputs, via)
+        mixed = torch.where(where[:, None, :, None], getattr(changed, via), unchanged)
         if via == "value":
-            return (self.pattern @ (mixed - own).float())[:, 0]
+            return (self.pattern @ (mixed - unchanged).float())[:, 0]
         attention = self.pattern_with(**{via: mixed})
         return ((attention - self.pattern) @ self.inputs.value.float())[:, 0]
 
@@ -287,11 +287,11 @@ class PathReader:
         outputs = {}
         for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
             where = _masks(clean.batch, None if at is None else at[None])[0]
-            own = clean.run.z[layer][:, :, head]
+            clean_z = clean.run.z[layer][:, :, head]
             reads = self._receiver(receiver, clean.run)
             z = []
             for changed in self._changed_inputs(receiver, senders, clean, others):
-                z.append(own + reads.change(via, changed, where).to(own))
+                z.append(clean_z + reads.change(via, changed, where).to(clean_z))
             outputs[clean.batch] = torch.stack(z)
         return outputs
 
@@ -329,9 +329,9 @@ class PathReader:
             terms = terms._replace(sink=terms.sink[head, None])
         attention = pattern(inputs.query, inputs.key, call.scale, terms)
         z = (attention @ inputs.value.float())[:, 0]
-        own = run.z[layer][:, :, head].float()
+        clean_z = run.z[layer][:, :, head].float()
         # what stands between attention and W_O, such as a gate, would be passed over
-        apart = float((z - own).norm() / own.norm().clamp_min(1e-30))
+        apart = float((z - clean_z).norm() / clean_z.norm().clamp_min(1e-30))
         if not apart <= TOLERANCE.get(run.z[layer].dtype, 8e-2):
             raise ModelError(
                 f"{self.rerunner.model.name}: {head_name(layer, head)} writes something else than "
@@ -417,8 +417,8 @@ class PathReader:
         changes = []
         replaced_writes = self.runner.replaced(self._writes)
         for clean, replaced in zip(self.runner.clean_batches, replaced_writes, strict=True):
-            own = self._writes(clean.run)
-            change = replaced.to(own) - own
+            written = self._writes(clean.run)
+            change = replaced.to(written) - written
             change[self._unchanged(clean.batch)] = 0
             changes.append(dict(zip(senders, change.unbind(2), strict=True)))
         return changes

@@ -199,7 +199,7 @@ def judged_circuit(
     for size in sizes(len(order)):
         curve[size] = judge.faithfulness(order[:size])
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
-    own = judge.faithfulness(heads)
+    faithfulness = judge.faithfulness(heads)
     random_sets: list[dict[str, Any]] = []
     for number, drawn in enumerate(
         matched_sets(heads, judge.runner.output_norms(), count=sets, seed=seed), 1
@@ -212,14 +212,14 @@ def judged_circuit(
                 "effect": float(np.nanmean(judge.lost(drawn))),
             }
         )
-    apart = abs(1 - own["mean"])
+    apart = abs(1 - faithfulness["mean"])
     at_least = sum(abs(1 - drawn["faithfulness"]) <= apart for drawn in random_sets)
     points: list[dict[str, Any]] = []
     for size, point in curve.items():
         points.append({"heads": size, "faithfulness": point})
     return {
         "heads": [head_name(*head) for head in heads],
-        "faithfulness": own,
+        "faithfulness": faithfulness,
         "curve": points,
         "cpr": cpr,
         "cmd": cmd,

@@ -291,16 +291,16 @@ def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
     """The circuit for a terminal."""
     if not circuit["heads"]:
         return
-    own = circuit["faithfulness"]
+    faithfulness = circuit["faithfulness"]
     mean = np.mean([drawn["faithfulness"] for drawn in circuit["random"]])
     yield (
         f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
         f"{', '.join(circuit['heads'])}"
     )
     yield (
-        f"on the other half these heads alone keep {own['mean']:.2f} "
-        f"[{own['low']:.2f}, {own['high']:.2f}] of the metric, {circuit['sets']} random sets "
-        f"{mean:.2f} on average, p = {circuit['p_value']:.3f}; without them "
+        f"on the other half these heads alone keep {faithfulness['mean']:.2f} "
+        f"[{faithfulness['low']:.2f}, {faithfulness['high']:.2f}] of the metric, "
+        f"{circuit['sets']} random sets {mean:.2f} on average, p = {circuit['p_value']:.3f}; without them "
         f"{circuit['completeness']['mean']:.2f} is lost"
     )
     yield (

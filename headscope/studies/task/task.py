@@ -469,8 +469,8 @@ class _Explanation:
         kept = self.stages.array("other-only", lambda: other.only(members))
         every = np.ones(prompts.count, bool)
         whole_effect = float((floor - other.clean).mean())
-        own = chosen(effects, whole_effect, statistics, every, len(runner.heads))
-        agreement = _agreement(members, own)
+        chosen_here = chosen(effects, whole_effect, statistics, every, len(runner.heads))
+        agreement = _agreement(members, chosen_here)
         return {
             "name": prompts.name,
             "prompts": prompts.count,
