@@ -300,10 +300,10 @@ class PathReader:
         # a row that does not change may be scored before the others do
         first = min(first, int(clean.run.rows.position.min()) - 1)
         positions = clean.later.rows.tokens.shape[1]
-        left = clean.run.rows.tokens.shape[1] - first
+        remaining = clean.run.rows.tokens.shape[1] - first
         # the keys and values of earlier positions cost a run, which many paths into the last
         # query share
-        if left * WORTH_A_RUN > positions:
+        if remaining * WORTH_A_RUN > positions:
             return clean.later
         case = clean.batch, first
         if case not in self._later_runs:

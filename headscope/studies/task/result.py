@@ -300,8 +300,8 @@ def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"on the other half these heads alone keep {faithfulness['mean']:.2f} "
         f"[{faithfulness['low']:.2f}, {faithfulness['high']:.2f}] of the metric, "
-        f"{circuit['sets']} random sets {mean:.2f} on average, p = {circuit['p_value']:.3f}; without them "
-        f"{circuit['completeness']['mean']:.2f} is lost"
+        f"{circuit['sets']} random sets {mean:.2f} on average, "
+        f"p = {circuit['p_value']:.3f}; without them {circuit['completeness']['mean']:.2f} is lost"
     )
     yield (
         f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
