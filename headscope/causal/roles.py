@@ -213,8 +213,8 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
             parts.append(token)
         elif position:
             space = " " if token.startswith(" ") else ""
-            named = sorted({names[position] for names in of_prompt})
-            parts.append(f"{space}{{{'/'.join(named)}}}")
+            role_names = sorted({names[position] for names in of_prompt})
+            parts.append(f"{space}{{{'/'.join(role_names)}}}")
     return "".join(parts).strip()
 
 

@@ -254,8 +254,8 @@ def writing(
 
         def take(layer: int, z: Tensor, scale: Tensor, of_batch: list[int] = of_batch) -> None:
             if layer in layers:
-                for place, prompt in enumerate(of_batch):
-                    z_of[layer, prompt] = z[place] * scale[place]
+                for number, prompt in enumerate(of_batch):
+                    z_of[layer, prompt] = z[number] * scale[number]
 
         with paths.watching(places, take) as end, suppress(StoppedError):
             runner.rerunner.network.base_model(clean.batch.rows.tokens, use_cache=False)
@@ -300,12 +300,12 @@ def writing(
             copied.append(bool(distinct[on(distinct, prompt).argmax()] == attended))
         mean = weight.float() @ written.mean(0) - centre.mean()
         spell = runner.rerunner.model.tokenizer.spell
-        most = mean.topk(LISTED)
+        largest = mean.topk(LISTED)
         least = (-mean).topk(LISTED)
         writings[layer, number] = Writing(
             answer=of_label[1],
             wrong=of_label[-1],
-            raises=list(zip(spell(most.indices.tolist()), most.values.tolist(), strict=True)),
+            raises=list(zip(spell(largest.indices.tolist()), largest.values.tolist(), strict=True)),
             lowers=list(zip(spell(least.indices.tolist()), (-least.values).tolist(), strict=True)),
             copies=float(np.mean(copied)) if copied else None,
         )

@@ -165,9 +165,9 @@ class TaskRunner:
 
         Below the first of these heads all such runs are the same, so that they begin there.
         """
-        kept = set(heads)
-        first = min((layer for layer, _ in kept), default=0)
-        replaced = heads_by_layer([h for h in self.heads if h not in kept and h[0] >= first])
+        kept_heads = set(heads)
+        first = min((layer for layer, _ in kept_heads), default=0)
+        replaced = heads_by_layer([h for h in self.heads if h not in kept_heads and h[0] >= first])
 
         def states(clean: CleanBatch) -> Tensor:
             values = {}
@@ -180,9 +180,9 @@ class TaskRunner:
 
     def _floor(self, clean: CleanBatch) -> CleanRun:
         """The run of a batch with all heads replaced."""
-        kept = self._floors.get(id(clean))
-        if kept is not None:
-            return kept
+        cached = self._floors.get(id(clean))
+        if cached is not None:
+            return cached
         by_layer = heads_by_layer(self.heads)
         values = {layer: clean.later_values(layer) for layer in by_layer}
         floor = self.rerunner.changed(clean.later, HeadsSet(by_layer, values))
@@ -215,18 +215,18 @@ class TaskRunner:
             clean: the batch.
             smooth: hold the scales of norms, and halve what passes gates; see `smoothed`.
         """
-        kept = self._gradients.get((id(clean), smooth))
-        if kept is not None:
-            return kept
+        cached = self._gradients.get((id(clean), smooth))
+        if cached is not None:
+            return cached
         network = self.rerunner.network
         z: dict[int, Tensor] = {}
-        taken = HeadsTaken(dict(clean.run.z), z)
+        leaves = HeadsTaken(dict(clean.run.z), z)
         holding = smoothed(network) if smooth else nullcontext()
         with (
             frozen_weights(network),
             torch.enable_grad(),
             holding,
-            taken.applied(self.rerunner.model),
+            leaves.applied(self.rerunner.model),
         ):
             states = self.rerunner.place_states(clean.batch.rows)
             total = self.total(clean.batch, states)

@@ -18,14 +18,14 @@ from headscope.statistics.bootstrap import estimate, interval, resample
 from headscope.statistics.estimates import adjusted
 from headscope.studies.task.stages import Stages
 
-MOST = 10
+MOST_HEADS = 10
 """Most heads of a circuit."""
 MAX_Q = 0.05
 LEAST = 0.02
 """Least effect of a head of a circuit, as a share of that of replacing all heads."""
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the heads at which faithfulness is measured (MIB, Mueller et al. 2025)."""
-SMALL = (1, 2, 3, 5, 7, MOST)
+SMALL = (1, 2, 3, 5, 7, MOST_HEADS)
 """Numbers of heads at which it is measured besides."""
 CHOOSES, JUDGES = 0, 1
 """Halves of the prompts."""
@@ -54,14 +54,14 @@ class Statistics:
         one_sided = self._estimate(by_prompt)[3]
         return 2 * min(one_sided, 1 - one_sided)
 
-    def ratio(self, part: Float[ndarray, " prompt"], whole: Float[ndarray, " prompt"]) -> Interval:
-        """Σ part ÷ Σ whole over prompts; those with NaN are left out."""
+    def ratio(self, part: Float[ndarray, " prompt"], total: Float[ndarray, " prompt"]) -> Interval:
+        """Σ part ÷ Σ total over prompts; those with NaN are left out."""
         known = ~np.isnan(part)
         _, group = np.unique(self.groups[known], return_inverse=True)
-        parts, wholes = np.bincount(group, part[known]), np.bincount(group, whole[known])
+        parts, totals = np.bincount(group, part[known]), np.bincount(group, total[known])
         draws = resample(len(parts), np.random.default_rng(self.seed))
-        low, high = interval(parts, wholes, draws).tolist()
-        return {"mean": float(parts.sum() / wholes.sum()), "low": low, "high": high}
+        low, high = interval(parts, totals, draws).tolist()
+        return {"mean": float(parts.sum() / totals.sum()), "low": low, "high": high}
 
     def q_values(
         self, effects: Mapping[Head, Float[ndarray, " prompt"]], tests: int
@@ -78,7 +78,7 @@ class Statistics:
         return estimate(sums, np.bincount(self.groups[known]), seed=self.seed)
 
 
-def chosen(
+def choose_heads(
     effects: Mapping[Head, Float[ndarray, " prompt"]],
     floor: float,
     statistics: Statistics,
@@ -101,7 +101,7 @@ def chosen(
         size = abs(float(np.nanmean(of_half[head])))
         if q_values[head] < MAX_Q and size >= LEAST * abs(floor):
             members.append(head)
-    return members[:MOST]
+    return members[:MOST_HEADS]
 
 
 def by_size(effects: Mapping[Head, Float[ndarray, " prompt"]]) -> list[Head]:
@@ -123,12 +123,12 @@ class Judge:
     """Steps of a run of all layers."""
 
     @property
-    def whole(self) -> Float[ndarray, " prompt"]:
+    def total_effect(self) -> Float[ndarray, " prompt"]:
         """What the model has beyond that floor."""
-        whole: ndarray = self.runner.clean - self.floor
-        return whole
+        total: ndarray = self.runner.clean - self.floor
+        return total
 
-    def kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
+    def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
         """What is left beyond the floor if only these heads are not replaced."""
 
         def run() -> ndarray:
@@ -148,7 +148,7 @@ class Judge:
 
     def faithfulness(self, heads: Sequence[Head]) -> Interval:
         """Share of the metric beyond the floor that the heads alone keep."""
-        return self.statistics.ratio(self.kept(heads), self.whole)
+        return self.statistics.ratio(self.effect_kept(heads), self.total_effect)
 
     def _array(self, kind: str, heads: Sequence[Head], run: Any) -> ndarray:
         name = "-".join(head_name(*head) for head in sorted(heads))
@@ -201,19 +201,19 @@ def judged_circuit(
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
     faithfulness = judge.faithfulness(heads)
     random_sets: list[dict[str, Any]] = []
-    for number, drawn in enumerate(
+    for number, random_set in enumerate(
         matched_sets(heads, judge.runner.output_norms(), count=sets, seed=seed), 1
     ):
         random_sets.append(
             {
                 "set": number,
-                "heads": [head_name(*head) for head in drawn],
-                "faithfulness": judge.faithfulness(drawn)["mean"],
-                "effect": float(np.nanmean(judge.lost(drawn))),
+                "heads": [head_name(*head) for head in random_set],
+                "faithfulness": judge.faithfulness(random_set)["mean"],
+                "effect": float(np.nanmean(judge.lost(random_set))),
             }
         )
     apart = abs(1 - faithfulness["mean"])
-    at_least = sum(abs(1 - drawn["faithfulness"]) <= apart for drawn in random_sets)
+    at_least = sum(abs(1 - one["faithfulness"]) <= apart for one in random_sets)
     points: list[dict[str, Any]] = []
     for size, point in curve.items():
         points.append({"heads": size, "faithfulness": point})
@@ -223,7 +223,7 @@ def judged_circuit(
         "curve": points,
         "cpr": cpr,
         "cmd": cmd,
-        "completeness": judge.statistics.ratio(-judge.lost(heads), judge.whole),
+        "completeness": judge.statistics.ratio(-judge.lost(heads), judge.total_effect),
         "effect": judge.statistics.interval(judge.lost(heads)),
         "random": random_sets,
         "p_value": (1 + at_least) / (1 + len(random_sets)),

@@ -36,7 +36,7 @@ REPLACED_BY: Mapping[str, str] = {
     "zero": "zero",
     "resample": "corrupt prompt",
 }
-SHOWN = 12
+TERMINAL_HEADS = 12
 """Heads that a terminal shows."""
 COLUMNS = table_columns("""
     layer, head | count, ≥ 0 | layer of the head, and its number there
@@ -188,7 +188,7 @@ class Findings:
                 f"{runner.prompts.count} prompts; heads replaced by {REPLACED_BY[runner.method]}"
             ),
             table=table,
-            terminal_table=table.head(SHOWN)[columns],
+            terminal_table=table.head(TERMINAL_HEADS)[columns],
             notes=[*_circuit_lines(self.circuit), *notes],
             values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
             draw=draw,
@@ -205,7 +205,7 @@ class Findings:
         members = set(self.circuit["heads"])
         records = []
         for number, head in enumerate(self.runner.heads):
-            effect, beside = self.effects.get(head), self.joint.get(head)
+            effect, joint_effect = self.effects.get(head), self.joint.get(head)
             record: dict[str, Any] = {
                 "name": head_name(*head),
                 "layer": head[0],
@@ -213,7 +213,7 @@ class Findings:
                 "effect": None if effect is None else statistics.interval(effect),
                 "p_value": None if effect is None else statistics.p_value(effect),
                 "q_value": q_values.get(head),
-                "joint": None if beside is None else statistics.interval(beside),
+                "joint": None if joint_effect is None else statistics.interval(joint_effect),
                 "attribution": float(self.estimates["attribution"][number]),
                 "smooth": float(self.estimates["smooth"][number]),
                 "tags": self.tags.get(head, ""),
@@ -292,7 +292,7 @@ def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
     if not circuit["heads"]:
         return
     faithfulness = circuit["faithfulness"]
-    mean = np.mean([drawn["faithfulness"] for drawn in circuit["random"]])
+    mean = np.mean([one["faithfulness"] for one in circuit["random"]])
     yield (
         f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
         f"{', '.join(circuit['heads'])}"

@@ -30,7 +30,7 @@ def role_in_words(role: str) -> str:
 
 def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
     """What a head does on a task, a sentence for each of its edges, then one on what it writes."""
-    whole = head["effect"]
+    head_effect = head["effect"]
     for edge in head["attention"]:
         line = (
             f"{head['name']}: from {role_in_words(edge['from'])} to {role_in_words(edge['to'])} "
@@ -39,10 +39,10 @@ def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
         if edge["control"] is not None:
             line += f", control {edge['control']:.2f}"
         line += ")"
-        if edge["cut"] is not None and whole is not None:
+        if edge["cut"] is not None and head_effect is not None:
             line += (
                 f"; without this edge {edge['cut']['mean']:+.2f} {unit}, "
-                f"without the head {whole['mean']:+.2f}"
+                f"without the head {head_effect['mean']:+.2f}"
             )
         yield line
     writes = head["writes"]

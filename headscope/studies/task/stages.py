@@ -51,15 +51,15 @@ class Stages:
             return self._arrays[name]
         path = None if self._folder is None else self._folder / f"{name}.npy"
         if path is not None and path.exists():
-            made: ndarray = np.load(path, allow_pickle=False)
+            values: ndarray = np.load(path, allow_pickle=False)
         else:
-            made = make()
+            values = make()
             if path is not None:
                 content = io.BytesIO()
-                np.save(content, made, allow_pickle=False)
+                np.save(content, values, allow_pickle=False)
                 write_file(path, content.getvalue(), overwrite=True)
-        self._arrays[name] = made
-        return made
+        self._arrays[name] = values
+        return values
 
     def remove(self) -> None:
         """Remove the folder of the stages."""

@@ -50,7 +50,7 @@ from headscope.studies.task.circuit import (
     Judge,
     Statistics,
     by_size,
-    chosen,
+    choose_heads,
     judged_circuit,
     sizes,
 )
@@ -170,8 +170,8 @@ def task(
     if folder is not None:
         for name in FILES:
             check_target(folder / name, overwrite=overwrite)
-    asked = read_task(rows, seed=seed).first(prompts)
-    asked, method, metric = _checked(asked, how, metric)
+    checked_task = read_task(rows, seed=seed).first(prompts)
+    checked_task, method, metric = _checked(checked_task, how, metric)
     second = None
     if other_words is not None:
         second = read_task(other_words, seed=seed).first(prompts)
@@ -180,7 +180,7 @@ def task(
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
         loaded = loaded.with_plain_prompts(plain)
-        spelled = TaskPrompts.of(asked, loaded)
+        spelled = TaskPrompts.of(checked_task, loaded)
         if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
             raise CorpusError(
                 f"{spelled.name}: {len(np.unique(spelled.groups))} groups of prompts; to choose "
@@ -189,7 +189,14 @@ def task(
         started = time.perf_counter()
         runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
-        key = [vars(row) for row in asked.rows], loaded.weights_sha256, method, metric, seed, plain
+        key = (
+            [vars(row) for row in checked_task.rows],
+            loaded.weights_sha256,
+            method,
+            metric,
+            seed,
+            plain,
+        )
         explanation = _Explanation(
             runner=runner,
             run=run,
@@ -200,33 +207,33 @@ def task(
         )
         explanation.check_competence()
         on_message(explanation.estimate(seconds, quick=quick))
-        result = explanation.quick(bar) if quick else explanation.whole(bar, second)
+        result = explanation.quick(bar) if quick else explanation.explain(bar, second)
     if folder is not None:
         result.write(folder, overwrite=overwrite)
         explanation.stages.remove()
     return result
 
 
-def _checked(asked: Task, how: str | None, metric: Metric | None) -> tuple[Task, Method, Metric]:
+def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Task, Method, Metric]:
     """The task, the method and the metric, by default those that the task allows."""
-    if how is None:
-        how = "resample" if asked.has_corrupt else "mean"
-    if how in ("resample", "restore"):
-        asked.check_corrupt(how)
-    if how == "restore":
+    if method is None:
+        method = "resample" if task.has_corrupt else "mean"
+    if method in ("resample", "restore"):
+        task.check_corrupt(method)
+    if method == "restore":
         # what was wrong is right after the corrupt prompts, which run with the others' outputs
-        asked.check_wrong(how)
+        task.check_wrong(method)
         rows = []
-        for row in asked.rows:
+        for row in task.rows:
             swapped = replace(row, prompt=row.corrupt, corrupt=row.prompt)
             rows.append(replace(swapped, answer=row.wrong, wrong=row.answer))
-        asked = replace(asked, rows=tuple(rows))
-        how = "resample"
+        task = replace(task, rows=tuple(rows))
+        method = "resample"
     if metric is None:
-        metric = "difference" if asked.compares else "log-probability"
+        metric = "difference" if task.compares else "log-probability"
     if metric == "difference":
-        asked.check_wrong("the metric difference")
-    return asked, cast(Method, how), metric
+        task.check_wrong("the metric difference")
+    return task, cast(Method, method), metric
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -265,8 +272,8 @@ class _Explanation:
         """A line on what is measured, and how long it takes by the time of the first runs."""
         prompts = self.runner.prompts
         tokens = sum(len(text.strings) for text in prompts.texts)
-        kept = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
-        share = 1 - float(kept) * prompts.count / tokens
+        unchanged = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
+        share = 1 - float(unchanged) * prompts.count / tokens
         # the first runs are two of each prompt, or three with means
         passes = 8.0
         if not quick:
@@ -311,7 +318,7 @@ class _Explanation:
             notes=notes,
         ).result(STUDY.draw)
 
-    def whole(self, progress: Callable[[int, int], None], second: Task | None) -> TaskResult:
+    def explain(self, progress: Callable[[int, int], None], second: Task | None) -> TaskResult:
         """Everything: exact effects, the circuit, the heads' attention and writing, and paths."""
         runner, statistics = self.runner, self.statistics
         count = len(runner.heads)
@@ -340,7 +347,7 @@ class _Explanation:
         halves = []
         for half in (0, 1):
             prompts = runner.prompts.halves == half
-            halves.append(chosen(decisive, whole_effect, statistics, prompts, count))
+            halves.append(choose_heads(decisive, whole_effect, statistics, prompts, count))
         members = halves[0]
         chosen_on = runner.prompts.halves == 0
         of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in decisive.items()}
@@ -355,9 +362,9 @@ class _Explanation:
             judge = Judge(runner, self.stages, statistics, floor, steps, self.layers // 2)
             circuit |= judged_circuit(judge, members, order, self.sets, self.seed)
             for head in members:
-                without = judge.kept([other for other in members if other != head])
-                lost = judge.kept(members) - without
-                shares[head] = statistics.ratio(lost, judge.whole)["mean"]
+                without = judge.effect_kept([other for other in members if other != head])
+                lost = judge.effect_kept(members) - without
+                shares[head] = statistics.ratio(lost, judge.total_effect)["mean"]
         else:
             notes.append(
                 f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
@@ -466,16 +473,16 @@ class _Explanation:
         statistics = Statistics(prompts.groups, self.seed)
         effects = self._exact(other, self.stages, "other-", measured, steps)
         floor = self.stages.array("other-floor", lambda: other.without(other.heads))
-        kept = self.stages.array("other-only", lambda: other.only(members))
+        with_members = self.stages.array("other-only", lambda: other.only(members))
         every = np.ones(prompts.count, bool)
         whole_effect = float((floor - other.clean).mean())
-        chosen_here = chosen(effects, whole_effect, statistics, every, len(runner.heads))
+        chosen_here = choose_heads(effects, whole_effect, statistics, every, len(runner.heads))
         agreement = _agreement(members, chosen_here)
         return {
             "name": prompts.name,
             "prompts": prompts.count,
             "clean": statistics.interval(other.clean),
-            "faithfulness": statistics.ratio(kept - floor, other.clean - floor),
+            "faithfulness": statistics.ratio(with_members - floor, other.clean - floor),
             "heads": agreement["second"],
             "jaccard": agreement["jaccard"],
         }
