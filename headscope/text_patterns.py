@@ -83,7 +83,7 @@ class Patterns:
         """Each token as text, the beginning-of-text token included."""
         return list(self.window.strings)
 
-    def __getitem__(self, name: str | tuple[int, int]) -> Float[ndarray, "*head query key"]:
+    def __getitem__(self, name: Any) -> Float[ndarray, "*head query key"]:
         """The patterns of a layer such as `L5`, `[head query key]`, or of a head, `[query key]`.
 
         Raises:

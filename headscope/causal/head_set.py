@@ -94,7 +94,7 @@ class TokenSums:
 
 def at_positions(
     means: Float[Tensor, "position ..."], rows: TokenRows
-) -> Float[Tensor, "row position ..."]:
+) -> Float[Tensor, "row token ..."]:
     """Means of `TokenSums` at the positions of rows; one row and position if it is one mean."""
     if len(means) == 1:
         return means[None]

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headscope.cli.files import CSV, PICTURES, check_targets, print_study, write_study
-from headscope.cli.shell_options import ModelOrRun, Overwrite, Plain, Printed, takes_settings
+from headscope.cli.shell_options import (
+    ModelOrRun,
+    Overwrite,
+    Plain,
+    Printed,
+    Run,
+    takes_settings,
+)
 from headscope.cli.study_command import StudyCall, body, command_of
 from headscope.cli.terminal import message_listener, stop_code, warn
 from headscope.errors import HeadscopeError
@@ -190,7 +197,7 @@ def task(call: StudyCall) -> None:
 
 
 @body("ablate")
-def ablate(call: StudyCall, run: Path) -> None:
+def ablate(call: StudyCall, run: Run) -> None:
     """Ablate heads of a run's tags, and write RUN/causal.csv.
 
     The table of a run that cannot be written, such as atlas:mini, is written with --out.

@@ -95,7 +95,7 @@ STUDY = Study(
             as query or key; empty if the attention or the template does not vary
         shifted_correlation | [−1, 1] | the largest correlation over the moved templates
     """),
-    bad_call={"text": "a b", "template": "no-such-template"},
+    bad_call={"template": "no-such-template", "text": "a b"},
 )
 
 

@@ -42,7 +42,7 @@ LEFT_OUT = {"bos", "overwrite", "help", "install_completion", "show_completion"}
 PER_CELL = {"models", "revisions", "corpus", "device", "device_map", "dtype", "engine"}
 """Options whose bad value fails one cell of a sweep: its table names it, with exit code 1."""
 SUFFIXES = {"out": ".csv", "figure": ".png"}
-FOLDERS = {"cards", "classify", "gallery", "headvis", "languages", "sweep"}
+FOLDERS = {"cards", "classify", "gallery", "headvis", "languages", "sweep", "task"}
 """Commands whose --out is a folder."""
 CORPORA = ["bad.conllu", "wide.txt"]
 

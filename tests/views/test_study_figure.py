@@ -42,7 +42,7 @@ def test_letters_and_dots_can_be_read_on_every_cell(table):
     assert len(signs) == len(table) + (table["tags"] != "").sum()
     for head, layer, colour in signs:
         ground = drawn[int(layer), int(head)]
-        assert contrast(luminance(to_rgb(colour)), luminance(ground)) >= 4.5
+        assert contrast(luminance(to_rgb(colour)), luminance(ground.tolist())) >= 4.5
     assert {colour for *_, colour in signs} == {"black", "white"}
 
 

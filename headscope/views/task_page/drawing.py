@@ -277,7 +277,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]
 
-    def line(kind: str, colour: str, thick: float = 3, style: str = "") -> str:
+    def line(kind: str, colour: str, thick: float = 3.0, style: str = "") -> str:
         return (
             f'<line class="{kind}" x1="0" x2="26" y1="-4" y2="-4" stroke="{colour}" '
             f'stroke-width="{thick:.1f}"{style}/>'
@@ -288,15 +288,15 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
 
     signs = [(line(via, COLOURS[via]), f"into {PLURAL[via]}") for via in vias]
     if len(edges) < len(layout.edges):
-        attends = line("attends", DIM, 2, ' stroke-opacity="0.45"')
+        attends = line("attends", DIM, 2.0, ' stroke-opacity="0.45"')
         signs.append((attends, "attends to, thicker: more"))
     if any(not edge.facts.get("confirmed") for edge in edges):
-        signs.append((line("under", DIM, 2, ' stroke-dasharray="6 4"'), "not confirmed"))
+        signs.append((line("under", DIM, 2.0, ' stroke-dasharray="6 4"'), "not confirmed"))
     if strongest:
         thick = line("under", DIM, _THICK)
         signs.append((thick, f"path’s effect of {strongest:.2f} {unit}, thinner: less".strip()))
     if any(raises(edge.facts.get("effect")) for edge in edges):
-        hollow = line("under", DIM, 5) + line("core", PAPER, 2)
+        hollow = line("under", DIM, 5.0) + line("core", PAPER, 2.0)
         signs.append((hollow, "better without this path"))
     heads = [node.head for node in layout.nodes if node.head]
     if heads:
