@@ -28,6 +28,7 @@ from headscope.relations.pairs import Pairs, distinct_values
 from headscope.relations.query_sampling import turns
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
+from headscope.relations.word_rows import UPOS
 
 MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
@@ -91,6 +92,16 @@ class ChosenBaseline:
             easy=targets.of_queries(easy_queries, len(window)),
             pick=pick,
         )
+
+    def other_candidates(
+        self, relation: Relation, window_pairs: WindowPairs, targets: Pairs
+    ) -> Pairs:
+        """Cells that compete with the targets of compared queries, the distractor among them."""
+        classes = self.candidates
+        if relation.baseline is not None and relation.baseline.any_word:
+            classes = np.arange(CLASS_COUNT) < len(UPOS)
+        pick = window_pairs.compared(relation, self).pick
+        return candidates(window_pairs.window, targets, pick, classes)
 
 
 def least_attention(relation: Relation) -> float:

@@ -17,14 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeGuard
 
-import numpy as np
-
-from headscope.relations.baselines import CLASS_COUNT
-from headscope.relations.hard_queries import ChosenBaseline, candidates
+from headscope.relations.hard_queries import ChosenBaseline
 from headscope.relations.pairs import Pairs
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
-from headscope.relations.word_rows import UPOS
 from headscope.stimuli.challenge import CHALLENGE
 
 HARD, EASY, MATCHED_CONTROL, SELF = "hard", "easy", "matched", "own-position"
@@ -72,12 +68,8 @@ class ComparedPart(Relation):
 
     def candidates_in(self, window_pairs: WindowPairs) -> Pairs:
         """Cells of the other candidates of each query, and of the distractor."""
-        pick = window_pairs.compared(self.parent, self.baseline_choice).pick
-        classes = self.baseline_choice.candidates
-        baseline = self.parent.baseline
-        if baseline is not None and baseline.any_word:
-            classes = np.arange(CLASS_COUNT) < len(UPOS)
-        return candidates(window_pairs.window, window_pairs.targets(self), pick, classes)
+        targets = window_pairs.targets(self)
+        return self.baseline_choice.other_candidates(self.parent, window_pairs, targets)
 
 
 def is_compared(relation: Relation) -> TypeGuard[ComparedPart]:
