@@ -319,6 +319,14 @@ def test_the_result_is_the_title():
     assert re.findall(r"[\d.]+", title) == ["8", "92", "2.7", "6"]
 
 
+def test_a_circuit_that_random_sets_match_is_said_to_be_no_better():
+    for p_value, is_better in ((0.02, True), (0.3, False)):
+        circuit = ioi()
+        circuit["circuit"]["p_value"] = p_value
+        title = texts_of(circuit_figure(circuit))[0]
+        assert ("0.30" in title) is not is_better
+
+
 @pytest.mark.parametrize(
     ("name", "scheme"), [("ioi", "light"), ("ioi", "dark"), ("quick", "light")]
 )

@@ -7,6 +7,9 @@ from typing import Any
 
 from headscope.views.task_page.layout import mean_of
 
+CHANCE = 0.05
+"""p value above which random sets do as well as a circuit."""
+
 
 def minus(value: float | None, digits: int = 2) -> str:
     """A change with its sign; a dash if it was not measured.
@@ -87,6 +90,11 @@ def result(circuit: Mapping[str, Any]) -> str:
     verb = "keeps" if len(heads) == 1 else "keep"
     random = random_mean(circuit)
     sets = "" if random is None else f" (random sets: {percent(random)})"
+    p_value = mean_of(judged.get("p_value"))
+    # the least p of few sets is above 0.05
+    least = 1 / (1 + len(judged.get("random") or ()))
+    if random is not None and p_value is not None and p_value > max(CHANCE, 1.001 * least):
+        sets = f", not more than random sets ({percent(random)}; p = {p_value:.2f})"
     unit = task.get("unit") or ""
     return f"{counted(len(heads), 'head')} {verb} {percent(share)} of the {clean} {unit}{sets}"
 
