@@ -440,12 +440,14 @@ class PathReader:
         They are those before the first that differs, in rows of the same length as their corrupt
         rows: other rows are aligned at their ends.
         """
-        rows, corrupt = batch.rows, batch.corrupt
+        rows = batch.rows
+        corrupt = batch.corrupt
         same = torch.zeros_like(rows.tokens, dtype=torch.bool)
         if self.runner.method == "resample" and corrupt is not None:
-            shared = min(rows.tokens.shape[1], corrupt.tokens.shape[1])
-            equal = rows.tokens[:, :shared] == corrupt.tokens[:, :shared]
-            same[:, :shared] = equal & (rows.lengths == corrupt.lengths)[:, None]
+            width = min(rows.tokens.shape[1], corrupt.tokens.shape[1])
+            is_equal = rows.tokens[:, :width] == corrupt.tokens[:, :width]
+            has_same_length = rows.lengths == corrupt.lengths
+            same[:, :width] = is_equal & has_same_length[:, None]
         return same.cumprod(1).bool()
 
 

@@ -58,10 +58,14 @@ class Statistics:
         """Σ part ÷ Σ total over prompts; those with NaN are left out."""
         known = ~np.isnan(part)
         _, group = np.unique(self.groups[known], return_inverse=True)
-        parts, totals = np.bincount(group, part[known]), np.bincount(group, total[known])
-        draws = resample(len(parts), np.random.default_rng(self.seed))
+        parts = np.bincount(group, part[known])
+        totals = np.bincount(group, total[known])
+        mean = parts.sum() / totals.sum()
+        # groups of prompts are resampled as one
+        rng = np.random.default_rng(self.seed)
+        draws = resample(len(parts), rng)
         low, high = interval(parts, totals, draws).tolist()
-        return {"mean": float(parts.sum() / totals.sum()), "low": low, "high": high}
+        return {"mean": float(mean), "low": low, "high": high}
 
     def q_values(
         self, effects: Mapping[Head, Float[ndarray, " prompt"]], tests: int
