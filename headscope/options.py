@@ -42,7 +42,7 @@ A_MODEL_OR_RUN = f"A model as for classify, a run folder, or {ATLASES}"
 """Descriptions of an argument that is a run, and of one that is a model or a run."""
 IN_PYTHON = "; in Python"
 """Start of the end of a description that a command's help omits."""
-PLAIN = "Read special tokens in the text, such as <|im_start|>, as plain text."
+PLAIN = "Read special tokens in the text, such as those of chat templates, as plain text."
 """Description of the argument `plain` of what reads a user's text."""
 LARGEST = 2**63 - 1
 """Largest whole number that torch takes as a seed."""
