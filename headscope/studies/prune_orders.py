@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from headscope.causal.gradients import frozen_weights
 from headscope.causal.intervention import HeadsScaled
-from headscope.causal.loss import Advance, chunked_losses, predictions_of
+from headscope.causal.loss import Advance, chunked_losses, logit_map, predictions_of
 from headscope.causal.text_losses import text_losses
 from headscope.corpus.window import Window
 from headscope.models.model import Model
@@ -148,6 +148,9 @@ def head_importance(
     The model runs under the fused engine.
     """
     network = plain_network_of(model)
+    if model.attention_kind.predicts_next:
+        # it runs the network, and is kept: not with heads scaled by window
+        logit_map(network)
     backward = _backward if model.attention_kind.predicts_next else _encoder_backward
     options = {"dtype": network.dtype, "device": network.device, "requires_grad": True}
     total, tokens = torch.zeros(model.layers, model.heads, dtype=torch.float64), 0

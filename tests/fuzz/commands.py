@@ -143,13 +143,16 @@ def _bad(desk: Desk, command: str, parameter: Parameter) -> Sequence[str]:
     if command == "sweep" and name in PER_CELL:
         return []
     if name in WORDS:
-        return WORDS[name]
+        # why takes a list of heads with a comma behind it
+        return [word for word in WORDS[name] if (command, word) != ("why", "0.0,")]
     if kind is Literal:
         return NAMES
     if kind in (int, float):
         return NUMBERS if kind is int else SHARES
     if name == "out" and command in FOLDERS:
-        return ["notes.rst", "folder", "notes.rst/x", "x" * 5000, "", "/", ".", "..", "runs/.."]
+        files = ["notes.rst", "notes.rst/x", "x" * 5000]
+        # cards are written beside what is in a folder
+        return files if command == "cards" else [*files, "folder", "", "/", ".", "..", "runs/.."]
     if name in SUFFIXES:
         suffix = {"atlas": ".pdf", "show": ".html", "report": ".html"}.get(command, SUFFIXES[name])
         return list(desk.bad_targets(suffix).values())

@@ -41,6 +41,8 @@ def test_every_faulty_file_is_refused_by_its_name(desk):
                 # a table is read beside no other option
                 words = base if parameter.name in ("programs", "tasks") else base[:1]
                 call = line(command, *words, parameter.flag, file)
+                if not parameter.flag:  # prompts come behind the model
+                    call = line(command, base[0], file, *base[2:])
                 assert commands.fault_of(desk, call) == ""
                 with desk.guarded():
                     told = headscope(*call).stderr

@@ -74,7 +74,7 @@ FAULTY_FILES: Mapping[str, Mapping[str, bytes]] = {
         **_named(faulty_tables(SCORES), "scores", ".csv"),
         **_named(FAULTY_SCORES, "scores", ".json"),
     },
-    "task": {
+    "rows": {
         **_named(faulty_tables(TASK), "task", ".csv"),
         **_named(FAULTY_LINES, "task", ".jsonl"),
     },

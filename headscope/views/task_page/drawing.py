@@ -37,7 +37,7 @@ COLOURS = {"query": "#2b4bc0", "key": "#d55e00", "value": "#1b9864"}
 """Blue, vermillion and green of a hue that the colour-blind of any kind tell apart."""
 INK, DIM, RULE, SOFT, BAR, PAPER = "#1b1b1f", "#5a5a66", "#d9d9e0", "#f4f4f7", "#cfcfda", "#ffffff"
 _THIN, _THICK = 1.3, 7.5  # widths of the weakest and of the strongest edge
-_SIDE = 14  # free paper around the drawing
+_SIDE = 14.0  # free paper around the drawing
 
 
 def circuit_figure(circuit: Mapping[str, Any]) -> str:
@@ -87,7 +87,13 @@ def _attribute(text: str) -> str:
 
 
 def _text(
-    x: float, y: float, text: str, *, size: float, kind: str = "ink", anchor: str = "middle"
+    x: float | int,
+    y: float | int,
+    text: str,
+    *,
+    size: float,
+    kind: str = "ink",
+    anchor: str = "middle",
 ) -> str:
     """A line of text; the kind is `ink` or `dim`, with `bold` after it."""
     colour = DIM if "dim" in kind else INK
@@ -105,10 +111,10 @@ def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float
     task, model = circuit.get("task") or {}, circuit.get("model") or {}
     below = f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}"
     lines = [
-        *(_text(_SIDE, 0, line, size=16, kind="ink bold", anchor="start")
+        *(_text(_SIDE, 0.0, line, size=16.0, kind="ink bold", anchor="start")
           for line in wrapped(result(circuit), 16 * 1.08, width)),
-        *(_text(_SIDE, 0, line, size=11, kind="dim", anchor="start")
-          for line in wrapped(below, 11, width)),
+        *(_text(_SIDE, 0.0, line, size=11.0, kind="dim", anchor="start")
+          for line in wrapped(below, 11.0, width)),
     ]  # fmt: skip
     y, heading = 10.0, []
     for line in lines:
@@ -208,7 +214,7 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
                 f'<circle class="port {via}" cx="{x:.1f}" cy="{y:.1f}" r="5.6" fill="{PAPER}" '
                 f'stroke="{COLOURS[via]}" stroke-width="1.4"/>'
             )
-            lines.append(_text(x, y + 2.9, via[0].upper(), size=8, kind="ink bold"))
+            lines.append(_text(x, y + 2.9, via[0].upper(), size=8.0, kind="ink bold"))
     return lines
 
 
@@ -319,7 +325,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
             x, y = float(MARGIN - 36), y + 19
         parts.append(
             f'<g transform="translate({x:.1f} {y:.1f})">{sign}'
-            f"{_text(33, 0, words, size=ROLE_SIZE, kind='dim', anchor='start')}</g>"
+            f"{_text(33.0, 0.0, words, size=ROLE_SIZE, kind='dim', anchor='start')}</g>"
         )
         x += needed
     return parts, y + 6 if signs else 0.0

@@ -258,7 +258,6 @@ function dots(root, from, to, y, pick) {
   });
 }
 
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
 wake();
 document.getElementById("hint").textContent = nodes.length ? "Point at a head or a path for its numbers. A click or Enter chooses a head; arrows move between heads, Escape shows all. " : "";
