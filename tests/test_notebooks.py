@@ -71,6 +71,7 @@ def test_every_cell_was_run_and_its_output_names_no_place_of_a_machine(path):
     assert path.stat().st_size < 500_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
 def test_the_notebook_runs(executed, name):
     outputs = [out for cell in executed[name] for out in cell.outputs]

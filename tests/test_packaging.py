@@ -131,6 +131,7 @@ def test_the_sdist_holds_all_that_tests_and_documentation_need(sdist):
     assert names <= wanted | {"PKG-INFO", ".gitignore"}
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_of_data(wheel):
     with zipfile.ZipFile(wheel) as archive:
         listed = archive.namelist()
@@ -165,6 +166,7 @@ def use(programs: Path, folder: Path) -> None:
     assert "<script" in (folder / "run" / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_environment_of_required_packages_does_the_main_job(installed, tmp_path):
     present = "import importlib.util as u; print([n for n in {!r} if u.find_spec(n)])"
     optional = call(installed / "python", "-c", present.format([*EXTRAS]), cwd=tmp_path)
@@ -174,6 +176,7 @@ def test_an_environment_of_required_packages_does_the_main_job(installed, tmp_pa
     assert "headscope[figures]" in call(installed / "headscope", *drawing, cwd=tmp_path, code=2)
 
 
+@pytest.mark.slow
 def test_a_gguf_file_is_read_without_an_extra(installed, smollm2, tmp_path):
     show = (installed / "headscope", "show", smollm2, "L0H0", "The king")
     assert "king" in call(*show, cwd=tmp_path)
@@ -202,6 +205,7 @@ def test_pip_installs_the_wheel_and_its_extras(wheel, tmp_path):
     assert (tmp_path / "atlas.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
     assert wheel.stat().st_size <= 20_000_000
     with zipfile.ZipFile(wheel) as archive:

@@ -44,6 +44,7 @@ def words(page: Path) -> str:
     return re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_the_interface_shows_every_name_that_the_package_exports(built):
     page = (built / "generated" / "api.html").read_text(encoding="utf-8")
     # modules stand there by their full names
@@ -51,6 +52,7 @@ def test_the_interface_shows_every_name_that_the_package_exports(built):
     assert shown >= {name for name in hs.__all__ if not inspect.ismodule(getattr(hs, name))}
 
 
+@pytest.mark.slow
 def test_every_command_has_a_page_with_all_of_its_options(built):
     for name, command in COMMANDS.items():
         page = words(built / "generated" / "commands" / f"{'-'.join(WORDS[name])}.html")
@@ -59,12 +61,14 @@ def test_every_command_has_a_page_with_all_of_its_options(built):
     assert len(COMMANDS) > 15
 
 
+@pytest.mark.slow
 def test_no_docstring_is_read_as_html(built):
     pages = set(built.rglob("*.html")) - set(built.glob("generated/notebooks/*"))  # with outputs
     for page in pages:
         assert not re.search(r"<s>|<b>|<p>&gt;&gt;&gt;", page.read_text(encoding="utf-8")), page
 
 
+@pytest.mark.slow
 def test_the_pages_ask_no_other_host(built):
     for page in built.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
