@@ -106,8 +106,8 @@ def atlas_of(run: str | Path) -> Atlas | None:
         return None
     known = atlas_names()
     if name.startswith(PREFIX) and "/" in name:
-        place, _, stem = name.removeprefix(PREFIX).rpartition("/")
-        return Atlas(name, placed_atlas(place or "/", f"{stem.removesuffix(SUFFIX)}{SUFFIX}"))
+        location, _, stem = name.removeprefix(PREFIX).rpartition("/")
+        return Atlas(name, placed_atlas(location or "/", f"{stem.removesuffix(SUFFIX)}{SUFFIX}"))
     if name.startswith(PREFIX):
         check_choice("atlas", name, [f"{PREFIX}{known_name}" for known_name in known])
         return Atlas(name, _shipped(name.removeprefix(PREFIX)))

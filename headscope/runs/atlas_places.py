@@ -22,50 +22,50 @@ from headscope.models.packaged import cache_root
 from headscope.runs.write import write_file
 
 TABLE = "atlases.csv"
-"""File that names the atlases of a place, with the checksum of each."""
+"""File that names the atlases of a location, with the checksum of each."""
 MOST_PACKED_BYTES = 2**28
 """Bytes that are read from a URL at most."""
 _SECONDS = 60
 
 
-def placed_atlas(place: str, file: str) -> Path:
-    """The atlas of this file name at a place, on this disk, with the checksum that is stated there.
+def placed_atlas(location: str, file: str) -> Path:
+    """The atlas of this file name at a location, on this disk, with the checksum that is stated there.
 
     Args:
-        place: a folder, or a URL that begins with https:// or http://.
+        location: a folder, or a URL that begins with https:// or http://.
         file: the name of the atlas with its suffix.
 
     Raises:
-        RunError: the place has no such atlas, cannot be read, or the checksums differ.
+        RunError: the location has no such atlas, cannot be read, or the checksums differ.
     """
     # a URL that became a path on its way has lost one of its slashes
-    place = re.sub(r"^(https?):/+", r"\1://", place)
-    is_url = place.startswith(("http://", "https://"))
-    stated = _stated_checksum(_content(place, TABLE, is_url), place, file)
+    location = re.sub(r"^(https?):/+", r"\1://", location)
+    is_url = location.startswith(("http://", "https://"))
+    stated = _stated_checksum(_content(location, TABLE, is_url), location, file)
     if not is_url:
-        path = Path(place).expanduser() / file
-        _check(_content(place, file, is_url), stated, path)
+        path = Path(location).expanduser() / file
+        _check(_content(location, file, is_url), stated, path)
         return path
 
     # the name of the cached copy is its checksum, so another version never stands for this one
     path = cache_root() / "atlases" / stated / file
     if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == stated:
         return path
-    content = _content(place, file, is_url)
-    _check(content, stated, f"{place}/{file}")
+    content = _content(location, file, is_url)
+    _check(content, stated, f"{location}/{file}")
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_file(path, content, overwrite=True)
 
 
-def _stated_checksum(table: bytes, place: str, file: str) -> str:
-    """The SHA-256 that the table of a place states for an atlas."""
+def _stated_checksum(table: bytes, location: str, file: str) -> str:
+    """The SHA-256 that the table of a location states for an atlas."""
     try:
         checksums = pd.read_csv(io.BytesIO(table), dtype=str).set_index("file")["sha256"]
     except (ValueError, KeyError) as error:
-        raise RunError(f"{place}/{TABLE} is no table of atlases: {first_line(error)}") from error
+        raise RunError(f"{location}/{TABLE} is no table of atlases: {first_line(error)}") from error
     if file not in checksums.index:
         raise RunError(
-            f"{place} has no atlas {file}{nearest_name(file, list(checksums.index))}; "
+            f"{location} has no atlas {file}{nearest_name(file, list(checksums.index))}; "
             f"{TABLE} there names {len(checksums)}"
         )
     return str(checksums.loc[file])
@@ -80,19 +80,19 @@ def _check(content: bytes, stated: str, path: Any) -> None:
         )
 
 
-def _content(place: str, file: str, is_url: bool) -> bytes:
-    """The bytes of a file of a place."""
+def _content(location: str, file: str, is_url: bool) -> bytes:
+    """The bytes of a file of a location."""
     if not is_url:
-        path = Path(place).expanduser() / file
+        path = Path(location).expanduser() / file
         try:
             return path.read_bytes()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "no path"
             raise RunError(
-                f"{path} cannot be read ({reason}); a place of atlases is a folder or a URL that "
+                f"{path} cannot be read ({reason}); a location of atlases is a folder or a URL that "
                 f"has {TABLE}"
             ) from error
-    url = f"{place}/{file}"
+    url = f"{location}/{file}"
     try:
         # a hub answers programs that name themselves
         request = Request(url, headers={"User-Agent": "headscope"})
