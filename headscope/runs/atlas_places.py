@@ -29,7 +29,7 @@ _SECONDS = 60
 
 
 def placed_atlas(location: str, file: str) -> Path:
-    """The atlas of this file name at a location, on this disk, with the checksum that is stated there.
+    """The atlas of this file name at a location, on this disk, checked by its stated checksum.
 
     Args:
         location: a folder, or a URL that begins with https:// or http://.
@@ -89,8 +89,7 @@ def _content(location: str, file: str, is_url: bool) -> bytes:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "no path"
             raise RunError(
-                f"{path} cannot be read ({reason}); a location of atlases is a folder or a URL that "
-                f"has {TABLE}"
+                f"{path} cannot be read ({reason}); a location is a folder or URL that has {TABLE}"
             ) from error
     url = f"{location}/{file}"
     try:
