@@ -47,8 +47,9 @@ def load(run: str | Path, *, with_tally: bool = False) -> Result:
     """Read a run back; see `RunFolder.load`.
 
     Args:
-        run: a run folder, `atlas:NAME`, or an atlas' file; the name of a model that has an atlas
-            stands for it if no run folder is called so.
+        run: a run folder, `atlas:NAME`, `atlas:PLACE/NAME` of a folder or URL that `make atlas`
+            wrote, or an atlas' file; the name of a model that has an atlas stands for it if no run
+            folder is called so.
         with_tally: read the sums too, if there are any; an atlas has none.
 
     Raises:

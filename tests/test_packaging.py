@@ -124,7 +124,10 @@ def files_below(*folders: str) -> set[str]:
 def test_the_sdist_holds_all_that_tests_and_documentation_need(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    folders = (".ci", ".github", "benchmarks", "data", "docs", "headscope", "notebooks", "tests")
+    folders = (
+        *(".ci", ".github", "benchmarks", "data", "docs", "headscope"),
+        *("notebooks", "paper", "tests"),
+    )
     top = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "LICENSE", "Makefile"}
     wanted = files_below(*folders) | top | {"pyproject.toml", ".pre-commit-config.yaml"}
     assert wanted <= names
@@ -143,6 +146,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_of_data(wheel):
     data = {f"headscope/{name}" for name in files_below("data")}
     assert names == files_below("headscope") | data
     assert "headscope/py.typed" in names
+    assert wheel.stat().st_size <= 18 * 2**20
     assert {Path(name).suffix for name in names} >= {".py", ".html", ".css", ".js", ".conllu"}
 
 

@@ -16,12 +16,13 @@ import re
 import sys
 from pathlib import Path
 
-from pack import TABLE, export_atlases
+from pack import export_atlases
 
 import headscope as hs
 from headscope.corpus.read import file_sha256
 from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
+from headscope.runs.atlas_places import TABLE
 from headscope.runs.site import check_site
 from headscope.views.gallery import gallery
 
@@ -54,7 +55,8 @@ def main() -> None:
         except hs.HeadscopeError as error:
             refusals.append(f"{model}: {error}")
     if runs:
-        print(export_atlases(runs, arguments.out))
+        is_shipped = arguments.out.resolve() == HERE.resolve()
+        print(export_atlases(runs, arguments.out, with_tables=not is_shipped))
         state_checksum(arguments.out)
         if arguments.gallery:
             print(gallery(*runs, out=arguments.gallery, light=True, overwrite=True))

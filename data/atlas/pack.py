@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import lzma
+import re
 import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +21,7 @@ from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import PACKAGED
 from headscope.resolve import load, run_names
 from headscope.runs.atlas import MEMBERS, SUFFIX
+from headscope.runs.atlas_places import TABLE
 from headscope.runs.contents import run_files
 from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.site import new_site
@@ -28,7 +31,10 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.views.gallery import Card, card_of, folder_names
 
-TABLE, CARD = "atlases.csv", "README.md"
+CARD = "README.md"
+HEADS, EVIDENCE, SCHEMA = "heads.csv", "evidence.csv.gz", "schema.csv"
+"""Tables of all models together for pandas and `datasets`, and the meaning of their columns."""
+COLUMNS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "columns.md"
 STEPS_OF_ATTENTION = 200
 """Equal steps from 0 to 1 in which an atlas keeps the attention of examples: twice as fine as what
 a report draws, and a third of the bytes of half precision."""
@@ -36,8 +42,14 @@ _PERSONAL = ("time", "seconds")
 """Provenance that another machine would have otherwise."""
 
 
-def export_atlases(runs: Sequence[Path], out: Path) -> Path:
+def export_atlases(runs: Sequence[Path], out: Path, *, with_tables: bool = True) -> Path:
     """Pack runs into a folder that can be published as a data set.
+
+    Args:
+        runs: the run folders.
+        out: the folder, which is replaced.
+        with_tables: write the heads and the evidence of all models as tables too, with the meaning
+            of their columns; those that ship with headscope are read from the atlases alone.
 
     Returns:
         The data set card, `README.md`; `atlases.csv` next to it has a row per atlas.
@@ -51,8 +63,49 @@ def export_atlases(runs: Sequence[Path], out: Path) -> Path:
             rows.append(_row(result, cards[-1], file))
         table = pd.DataFrame(rows)
         write_file(new / TABLE, table_to_csv(table))
-        write_file(new / CARD, atlas_card(cards, table))
+        write_file(new / CARD, atlas_card(cards, table, with_tables=with_tables))
+        if with_tables:
+            for file_name, content in tables(runs).items():
+                write_file(new / file_name, content)
     return out / CARD
+
+
+def tables(runs: Sequence[Path]) -> dict[str, bytes]:
+    """The heads and the evidence of all runs as files, with a column `model`, and their schema.
+
+    Rows of `schema.csv` name the table, the column, its type in pandas, and what
+    docs/reference/columns.md says of it.
+    """
+    heads, evidence = list[pd.DataFrame](), list[pd.DataFrame]()
+    for name, run in zip(folder_names(run_names(runs)), map(load, runs), strict=True):
+        heads.append(run.heads.rename_axis("name").reset_index())
+        evidence.append(run.evidence)
+        for frame in (heads[-1], evidence[-1]):
+            frame.insert(0, "model", name)
+    whole = {HEADS: pd.concat(heads), EVIDENCE: pd.concat(evidence)}
+    meanings = _column_meanings()
+    schema = [
+        (file, column, str(dtype), *meanings[column])
+        for file, frame in whole.items()
+        for column, dtype in frame.dtypes.items()
+    ]
+    columns = ["table", "column", "dtype", "unit and range", "meaning"]
+    files = {file: table_to_csv(frame).encode() for file, frame in whole.items()}
+    files[SCHEMA] = table_to_csv(pd.DataFrame(schema, columns=columns)).encode()
+    # without the time of packing, so that equal runs give equal bytes
+    files[EVIDENCE] = gzip.compress(files[EVIDENCE], mtime=0)
+    return files
+
+
+def _column_meanings() -> dict[str, tuple[str, str]]:
+    """Unit and meaning of each column, from the tables of docs/reference/columns.md."""
+    meanings = {"model": ("a name", "name of the model's atlas without its suffix")}
+    for line in COLUMNS_PAGE.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if line.startswith("| `") and len(cells) == 3:
+            for column in re.findall(r"`(\w+)`", cells[0]):
+                meanings.setdefault(column, (cells[1], cells[2]))
+    return meanings
 
 
 def _row(run: Result, card: Card, file: Path) -> dict[str, Any]:
@@ -82,17 +135,20 @@ def _licence(model: str) -> str:
     return "MIT" if model == "mini" else ""
 
 
-def atlas_card(cards: Sequence[Card], table: pd.DataFrame) -> str:
+def atlas_card(cards: Sequence[Card], table: pd.DataFrame, *, with_tables: bool) -> str:
     """The card of a data set of atlases, as Markdown with the header that a hub reads.
 
     Args:
         cards: of the atlases.
         table: a row for each.
+        with_tables: the tables of all models lie beside it.
     """
     text = Path(__file__).with_name("card.md").read_text("utf-8")
     atlases = list(zip(cards, table.itertuples(), strict=True))
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
-    return template.render(atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}")
+    return template.render(
+        atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}", with_tables=with_tables
+    )
 
 
 def pack(run: Result, path: Path) -> Path:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "headscope classify gpt2 --corpus my_texts/ --max-tokens 10000",
     "headscope classify EleutherAI/pythia-70m --revision step1000 --types positional,induction",
 )
-@takes_settings(basic=("types", "quick", "max_tokens", "revision", "device"))
+@takes_settings(basic=("types", "quick", "max_tokens", "device"))
 def classify(
     model: Model,
     settings: Settings,

@@ -1,7 +1,7 @@
 """Atlases: runs packed into one small file each; those that ship with headscope are `atlas:NAME`.
 
 An atlas is a `.tar.xz` of the files of a run folder without the sums and the report. It is only
-read.
+read. `atlas:PLACE/NAME` is one of a folder or a URL; see `headscope.runs.atlas_places`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from headscope.corpus.shipped import data_folder
 from headscope.errors import RunError, check_choice, first_line
 from headscope.paths import ATLAS_PREFIX, exists
+from headscope.runs.atlas_places import placed_atlas
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
 from headscope.runs.folder import is_run
 from headscope.statistics.result import Result
@@ -32,7 +33,7 @@ class Atlas:
     """An atlas by the name that stands for it."""
 
     name: str
-    """`atlas:NAME`, or the path of the file."""
+    """`atlas:NAME`, `atlas:PLACE/NAME`, or the path of the file."""
     path: Path
     is_implied: bool = False
     """True if the name of a model stands for its atlas, because no run folder is called so."""
@@ -93,16 +94,20 @@ def atlas_names() -> list[str]:
 def atlas_of(run: str | Path) -> Atlas | None:
     """The atlas that a name or a path stands for; None for any other name.
 
-    A run folder comes first, then `atlas:NAME` and the path of an atlas. If a run is expected, the
-    bare name of a model that has an atlas stands for it too.
+    A run folder comes first, then `atlas:NAME`, `atlas:PLACE/NAME` and the path of an atlas. If a
+    run is expected, the bare name of a model that has an atlas stands for it too.
 
     Raises:
         ChoiceError: no atlas of that name ships.
+        RunError: the place has no such atlas, or the atlas is not the one that is stated there.
     """
     name = str(run)
     if is_run(Path(run)):
         return None
     known = atlas_names()
+    if name.startswith(PREFIX) and "/" in name:
+        location, _, stem = name.removeprefix(PREFIX).rpartition("/")
+        return Atlas(name, placed_atlas(location or "/", f"{stem.removesuffix(SUFFIX)}{SUFFIX}"))
     if name.startswith(PREFIX):
         check_choice("atlas", name, [f"{PREFIX}{known_name}" for known_name in known])
         return Atlas(name, _shipped(name.removeprefix(PREFIX)))
