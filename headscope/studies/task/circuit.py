@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.causal.head_set import Head, matched_sets
+from headscope.causal.head_set import Head, exchangeable_sets
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name
 from headscope.progress import Steps
@@ -128,12 +128,12 @@ class Judge:
 
     @property
     def total_effect(self) -> Float[ndarray, " prompt"]:
-        """What the model has beyond that floor."""
-        total: ndarray = self.runner.clean - self.floor
-        return total
+        """What replacing all heads takes from the metric; NaN at prompts that chose."""
+        total = self.runner.clean - self.floor
+        return np.where(self.runner.prompts.halves == JUDGES, total, np.nan)
 
     def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
-        """What is left beyond the floor if only these heads are not replaced."""
+        """What is left of that if these heads alone are not replaced."""
 
         def run() -> ndarray:
             return self.runner.only(heads, JUDGES)
@@ -151,7 +151,7 @@ class Judge:
         return effect
 
     def faithfulness(self, heads: Sequence[Head]) -> Interval:
-        """Share of the metric beyond the floor that the heads alone keep."""
+        """Share of the total effect that the heads alone keep."""
         return self.statistics.ratio(self.effect_kept(heads), self.total_effect)
 
     def _array(self, kind: str, heads: Sequence[Head], run: Any) -> ndarray:
@@ -205,9 +205,9 @@ def judged_circuit(
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
     faithfulness = judge.faithfulness(heads)
     random_sets: list[dict[str, Any]] = []
-    for number, random_set in enumerate(
-        matched_sets(heads, judge.runner.output_norms(), count=sets, seed=seed), 1
-    ):
+    norms = judge.runner.output_norms()
+    drawn = exchangeable_sets(heads, norms, count=sets, seed=seed)
+    for number, random_set in enumerate(drawn, 1):
         random_sets.append(
             {
                 "set": number,
@@ -223,6 +223,7 @@ def judged_circuit(
         points.append({"heads": size, "faithfulness": point})
     return {
         "heads": [head_name(*head) for head in heads],
+        "total_effect": judge.statistics.interval(judge.total_effect),
         "faithfulness": faithfulness,
         "curve": points,
         "cpr": cpr,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
 
@@ -78,6 +80,24 @@ def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str
     )
 
 
-def role_notes(notes: Sequence[str]) -> list[str]:
-    """Notes without repetition."""
-    return list(dict.fromkeys(notes))
+def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
+    """The circuit as a terminal shows it; nothing if there is none."""
+    if not circuit["heads"]:
+        return
+    yield (
+        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
+        f"{', '.join(circuit['heads'])}"
+    )
+    total = circuit["total_effect"]["mean"]
+    kept = circuit["faithfulness"]
+    by_random = np.mean([one["faithfulness"] for one in circuit["random"]])
+    yield (
+        f"on the other half replacing all heads takes {total:.2f} {unit}; these heads alone keep "
+        f"{kept['mean']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}] of that, {circuit['sets']} "
+        f"random sets {by_random:.2f} on average (p = {circuit['p_value']:.3f}); replacing these "
+        f"heads takes {circuit['completeness']['mean']:.2f} of it"
+    )
+    yield (
+        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
+        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
+    )

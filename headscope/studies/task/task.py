@@ -80,8 +80,8 @@ NO_CIRCUIT: Mapping[str, Any] = {
     "curve": [],
     "random": [],
     "sets": 0,
-    **dict.fromkeys(("faithfulness", "cpr", "cmd", "completeness", "effect", "p_value")),
-    **dict.fromkeys(("halves", "other_words")),
+    **dict.fromkeys(("total_effect", "faithfulness", "completeness", "effect", "p_value")),
+    **dict.fromkeys(("cpr", "cmd", "halves", "other_words")),
 }
 """The part of `circuit.json` on a circuit that there is not."""
 
