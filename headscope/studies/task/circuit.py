@@ -199,11 +199,17 @@ def judged_circuit(
         sets: random sets.
         seed: draws them.
     """
-    curve = {}
-    for size in sizes(len(order)):
-        curve[size] = judge.faithfulness(order[:size])
+    # how much the first heads of the order keep, at all sizes
+    curve = {size: judge.faithfulness(order[:size]) for size in sizes(len(order))}
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
+
+    # what the circuit alone keeps, and what replacing it alone takes
+    statistics = judge.statistics
+    total = statistics.interval(judge.total_effect)
     faithfulness = judge.faithfulness(heads)
+    completeness = statistics.ratio(-judge.lost(heads), judge.total_effect)
+
+    # the same of random sets
     random_sets: list[dict[str, Any]] = []
     norms = judge.runner.output_norms()
     drawn = exchangeable_sets(heads, norms, count=sets, seed=seed)
@@ -216,21 +222,33 @@ def judged_circuit(
                 "effect": float(np.nanmean(judge.lost(random_set))),
             }
         )
-    apart = abs(1 - faithfulness["mean"])
-    at_least = sum(abs(1 - one["faithfulness"]) <= apart for one in random_sets)
-    points: list[dict[str, Any]] = []
-    for size, point in curve.items():
-        points.append({"heads": size, "faithfulness": point})
+    kept_by_random = [one["faithfulness"] for one in random_sets]
+    taken_by_random = [-one["effect"] / total["mean"] for one in random_sets]
     return {
         "heads": [head_name(*head) for head in heads],
-        "total_effect": judge.statistics.interval(judge.total_effect),
+        "total_effect": total,
         "faithfulness": faithfulness,
-        "curve": points,
+        "curve": [{"heads": size, "faithfulness": point} for size, point in curve.items()],
         "cpr": cpr,
         "cmd": cmd,
-        "completeness": judge.statistics.ratio(-judge.lost(heads), judge.total_effect),
-        "effect": judge.statistics.interval(judge.lost(heads)),
+        "completeness": completeness,
+        "effect": statistics.interval(judge.lost(heads)),
         "random": random_sets,
-        "p_value": (1 + at_least) / (1 + len(random_sets)),
+        "p_value": p_of_rank(faithfulness["mean"], kept_by_random),
+        "completeness_p_value": p_of_rank(completeness["mean"], taken_by_random),
         "sets": len(random_sets),
     }
+
+
+def p_of_rank(own: float, of_random: Sequence[float]) -> float:
+    """The p value of a share being as near to 1 as it is, among those of random sets.
+
+    The set itself counts as one of them (Phipson and Smyth 2010).
+
+    >>> p_of_rank(0.9, [0.2, 1.1, -0.1])
+    0.5
+    """
+    # what is equal but for rounding is as near
+    apart = abs(1 - own) + 1e-9
+    at_least = sum(abs(1 - share) <= apart for share in of_random)
+    return (1 + at_least) / (1 + len(of_random))

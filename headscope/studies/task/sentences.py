@@ -95,7 +95,8 @@ def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
         f"on the other half replacing all heads takes {total:.2f} {unit}; these heads alone keep "
         f"{kept['mean']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}] of that, {circuit['sets']} "
         f"random sets {by_random:.2f} on average (p = {circuit['p_value']:.3f}); replacing these "
-        f"heads takes {circuit['completeness']['mean']:.2f} of it"
+        f"heads takes {circuit['completeness']['mean']:.2f} of it "
+        f"(p = {circuit['completeness_p_value']:.3f})"
     )
     yield (
         f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "

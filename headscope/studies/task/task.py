@@ -81,7 +81,7 @@ NO_CIRCUIT: Mapping[str, Any] = {
     "random": [],
     "sets": 0,
     **dict.fromkeys(("total_effect", "faithfulness", "completeness", "effect", "p_value")),
-    **dict.fromkeys(("cpr", "cmd", "halves", "other_words")),
+    **dict.fromkeys(("completeness_p_value", "cpr", "cmd", "halves", "other_words")),
 }
 """The part of `circuit.json` on a circuit that there is not."""
 

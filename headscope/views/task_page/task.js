@@ -204,8 +204,8 @@ function setsPart() {
 
 function setFacts() {
   const halves = JUDGED.halves || {}, other = JUDGED.other_words, pairs = [
-    ["p against random sets", JUDGED.p_value === null || JUDGED.p_value === undefined ? null : `${small(JUDGED.p_value)}${random.length ? ` (${random.length} sets)` : ""}`],
-    ["area below the curve (CPR)", JUDGED.cpr], ["distance to 1 (CMD)", JUDGED.cmd], ["completeness: share that replacing these heads takes", JUDGED.completeness],
+    [`p beside ${plural(random.length, "random set")}`, meanOf(JUDGED.p_value ?? null) === null ? null : small(JUDGED.p_value)],
+    ["area below the curve (CPR)", JUDGED.cpr], ["distance to 1 (CMD)", JUDGED.cmd], ["completeness: share that replacing these heads takes", JUDGED.completeness], ["its p", meanOf(JUDGED.completeness_p_value ?? null) === null ? null : small(JUDGED.completeness_p_value)],
     ["agreement of halves (Jaccard)", halves.jaccard], ["in other words", other && within(other.faithfulness, level) + (meanOf(other.jaccard) === null ? "" : `, agreement ${level(other.jaccard)}`)],
   ];
   return el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "string" ? visible(value) : within(value, level)))));

@@ -7,9 +7,6 @@ from typing import Any
 
 from headscope.views.task_page.layout import mean_of
 
-CHANCE = 0.05
-"""p value above which random sets do as well as a circuit."""
-
 
 def minus(value: float | None, digits: int = 2) -> str:
     """A change with its sign; a dash if it was not measured.
@@ -97,12 +94,9 @@ def result(circuit: Mapping[str, Any]) -> str:
     if random is None:
         return line
 
-    # the least p of few sets is above 0.05
+    line += f"; random sets: {percent(random)}"
     p_value = mean_of(judged.get("p_value"))
-    least = 1 / (1 + len(judged["random"]))
-    if p_value is not None and p_value > max(CHANCE, 1.001 * least):
-        return f"{line}; p = {p_value:.2f} beside random sets ({percent(random)})"
-    return f"{line}; random sets: {percent(random)}"
+    return line if p_value is None else f"{line} (p = {p_value:.2f})"
 
 
 def lead(circuit: Mapping[str, Any]) -> str:
