@@ -19,6 +19,7 @@ from headscope.progress import Steps, silent
 from headscope.stimuli.tasks import read_task
 from headscope.studies.task.circuit import Judge, Statistics, areas, judged_circuit
 from headscope.studies.task.result import FILES
+from headscope.studies.task.sentences import competence_sentences
 from headscope.studies.task.stages import Stages
 from tests.oracles.integrated_gradients import by_integrated_gradients, curve, runner_of
 from tests.oracles.planted_circuits import (
@@ -152,7 +153,20 @@ def test_a_task_that_the_model_cannot_do_blames_no_head(tmp_path):
         answers = [row["answer"], row["wrong"]]
         nonsense.append(row | {"answer": answers[number % 2], "wrong": answers[1 - number % 2]})
     with pytest.raises(HeadscopeError, match="cannot do"):
-        explained(plan, tmp_path, nonsense)
+        explained(plan, tmp_path / "model", nonsense, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_lead_that_few_prompts_carry_is_no_ability():
+    by_prompt = np.array([9.0] * 9 + [-0.5] * 11)
+    statistics = Statistics(np.arange(20), 0)
+    assert statistics.interval(by_prompt)["low"] > 0
+    (few,) = competence_sentences("difference", by_prompt, statistics)
+    (most,) = competence_sentences("difference", np.abs(by_prompt), statistics)
+    assert "9 of 20" in few
+    assert "20 of 20" in most
+    assert "guessing" in few
+    assert "guessing" not in most
 
 
 def test_a_stopped_call_goes_on_where_it_was_and_gives_the_same(tmp_path, monkeypatch):

@@ -25,7 +25,12 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files
 from headscope.studies.study import table_columns
 from headscope.studies.task.circuit import Statistics
-from headscope.studies.task.sentences import circuit_sentences, differs_sentence, head_sentences
+from headscope.studies.task.sentences import (
+    circuit_sentences,
+    competence_sentences,
+    differs_sentence,
+    head_sentences,
+)
 from headscope.views.study_result import StudyResult
 from headscope.views.task_page import circuit_figure, task_page
 
@@ -142,6 +147,7 @@ class Findings:
         clean = statistics.interval(runner.clean)
         notes = [
             *runner.prompts.notes,
+            *competence_sentences(runner.metric, runner.clean, statistics),
             *roles.notes(runner.prompts.texts[0].row.roles),
             *self.notes,
         ]

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
+from headscope.studies.task.circuit import Statistics
 
 IN_WORDS: Mapping[str, str] = {
     END: "the last token",
@@ -78,6 +81,19 @@ def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str
         f"{line}; what comes before is the same in both, so that heads which act there alone have "
         "no effect, and paths from there have none"
     )
+
+
+def competence_sentences(
+    metric: str, clean: Float[ndarray, " prompt"], statistics: Statistics
+) -> Iterator[str]:
+    """In how many prompts the untouched model is right, where the metric does not say so."""
+    if metric != "difference":
+        return
+    is_right = clean > 0
+    line = f"the answer is the more likely one in {is_right.sum()} of {len(clean)} prompts"
+    if statistics.interval(is_right.astype(float))["low"] <= 0.5:
+        line += ", no more than by guessing"
+    yield line
 
 
 def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
