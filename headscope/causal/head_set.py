@@ -19,6 +19,8 @@ SETS = 20
 """Random sets that a set is compared with."""
 NEAREST = 8
 """Heads most similar to a member, one of which stands in for it in a random set."""
+STRATUM = 24
+"""Fewest heads of a stratum, from which random sets are drawn."""
 _TINY = 1e-9  # an output may be zero
 
 
@@ -180,3 +182,52 @@ def _draw(
         index = int(rng.integers(len(nearest)))
         drawn_heads.append(nearest[index])
     return tuple(sorted(drawn_heads))
+
+
+def strata(norms: Mapping[Head, float]) -> list[list[Head]]:
+    """All heads in groups of similar layer and norm of output, of `STRATUM` heads or more.
+
+    The heads are halved by layer, each half by norm, and so on in turn.
+
+    Args:
+        norms: mean norm of the output of every head of the model.
+    """
+    groups = [sorted(norms)]
+    by_norm = False
+    while min(map(len, groups)) >= 2 * STRATUM:
+        halves = []
+        for group in groups:
+            ordered = sorted(group, key=norms.__getitem__) if by_norm else sorted(group)
+            middle = len(ordered) // 2
+            halves += [ordered[:middle], ordered[middle:]]
+        groups = halves
+        by_norm = not by_norm
+    return groups
+
+
+def exchangeable_sets(
+    heads: Collection[Head], norms: Mapping[Head, float], *, count: int, seed: int
+) -> list[tuple[Head, ...]]:
+    """Random sets with as many heads of each stratum as a set has, its own heads among them.
+
+    If the set was itself drawn from the strata at random, it and these sets can be exchanged, so
+    that its rank among them gives a p value (Phipson and Smyth 2010). Sets without its own heads
+    would not do: a set that has the one head that matters would then be better than all of them.
+
+    Args:
+        heads: the set.
+        norms: mean norm of the output of every head of the model.
+        count: number of random sets, which are independent of each other.
+        seed: draws them.
+    """
+    rng = np.random.default_rng(seed)
+    groups = strata(norms)
+    sets = []
+    for _ in range(count):
+        drawn: list[Head] = []
+        for group in groups:
+            members = len(set(heads) & set(group))
+            picks = rng.choice(len(group), members, replace=False)
+            drawn += [group[pick] for pick in picks.tolist()]
+        sets.append(tuple(sorted(drawn)))
+    return sets

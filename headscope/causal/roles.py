@@ -157,7 +157,9 @@ class PromptRoles:
                 notes.append(f"role {role.name}: missing in {role.missing} prompts")
         for column in columns:
             if column not in self.names:
-                notes.append(f"role {column}: its text stands once in no prompt")
+                notes.append(
+                    f"role {column}: in no prompt does its text stand once, where no other role is"
+                )
         return notes
 
 

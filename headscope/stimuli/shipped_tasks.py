@@ -144,14 +144,15 @@ def pronoun_gender(rng: np.random.Generator, number: int) -> Row:
 def induction(rng: np.random.Generator, number: int) -> Row:
     """A pair of words that comes again: after the first the second is due.
 
-    The wrong answer followed another word; the corrupt prompt ends in that word.
+    The wrong answer followed another word; the corrupt prompt ends in that word. A space stands
+    before each word, so that a tokenizer reads it the same way when it comes again.
     """
     words = [_form(entry, 0) for entry in (*PEOPLE, *THINGS, *PLACES)]
     order = rng.permutation(len(words))
     firsts = [words[i] for i in order[0:8:2]]
     seconds = [words[i] for i in order[1:8:2]]
     pairs = [f"{first} {second}" for first, second in zip(firsts, seconds, strict=True)]
-    listed = ", ".join(pairs)
+    listed = f"Words: {', '.join(pairs)}"
     right, other = rng.permutation(len(pairs))[:2]
     return {
         "prompt": f"{listed}. Again: {firsts[right]}",

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
-from headscope.causal.head_set import matched_sets
+from headscope.causal.head_set import STRATUM, exchangeable_sets, matched_sets, strata
 from headscope.causal.intervention import OutputChange
 from headscope.causal.rerun import Rerunner
 from headscope.causal.task_prompts import TaskPrompts
@@ -72,6 +72,13 @@ def test_a_task_that_ships_is_valid(name):
     rows = [{column: getattr(row, column) for column in COLUMNS} | row.roles for row in task.rows]
     assert read_task(rows).rows == task.rows
     assert len({row.prompt for row in task.rows}) >= 15
+
+
+def test_a_space_stands_before_each_word_of_an_induction_prompt():
+    for row in read_task("induction").rows:
+        cue = row.prompt.split()[-1]
+        assert row.prompt.endswith(f" {cue}")
+        assert row.prompt.count(f" {cue}{row.answer}") == 1
 
 
 # a slow loop over heads and prompts
@@ -297,6 +304,23 @@ def test_random_sets_have_as_many_other_heads_of_similar_layer_and_norm():
         assert not set(drawn) & set(heads)
         # the seven other heads of a layer are nearer than any of another layer, but for one
         assert sorted(layer for layer, _ in drawn)[-1] in (3, 4, 5)
+
+
+def test_sets_of_a_p_value_have_any_heads_of_the_same_strata():
+    rng = np.random.default_rng(0)
+    norms = {(layer, head): float(rng.random()) for layer in range(30) for head in range(9)}
+    groups = strata(norms)
+    assert sorted(head for group in groups for head in group) == sorted(norms)
+    assert min(map(len, groups)) >= STRATUM
+    heads = [groups[0][0], groups[0][1], groups[5][2]]
+    drawn = exchangeable_sets(heads, norms, count=2000, seed=1)
+    for one in drawn:
+        assert [len(set(one) & set(group)) for group in groups] == [2, 0, 0, 0, 0, 1, 0, 0]
+    # each head of a stratum as often as any other, the set's own too
+    for group, members in ((groups[0], 2), (groups[5], 1)):
+        share = [np.mean([head in one for one in drawn]) for head in group]
+        expected = members / len(group)
+        np.testing.assert_allclose(share, expected, atol=4 * (expected / 2000) ** 0.5)
 
 
 def test_what_only_some_heads_keep_is_the_metric_without_all_others(model):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from headscope.causal.head_set import Head, matched_sets
+from headscope.causal.head_set import Head, exchangeable_sets
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name
 from headscope.progress import Steps
@@ -128,12 +128,12 @@ class Judge:
 
     @property
     def total_effect(self) -> Float[ndarray, " prompt"]:
-        """What the model has beyond that floor."""
-        total: ndarray = self.runner.clean - self.floor
-        return total
+        """What replacing all heads takes from the metric; NaN at prompts that chose."""
+        total = self.runner.clean - self.floor
+        return np.where(self.runner.prompts.halves == JUDGES, total, np.nan)
 
     def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
-        """What is left beyond the floor if only these heads are not replaced."""
+        """What is left of that if these heads alone are not replaced."""
 
         def run() -> ndarray:
             return self.runner.only(heads, JUDGES)
@@ -151,7 +151,7 @@ class Judge:
         return effect
 
     def faithfulness(self, heads: Sequence[Head]) -> Interval:
-        """Share of the metric beyond the floor that the heads alone keep."""
+        """Share of the total effect that the heads alone keep."""
         return self.statistics.ratio(self.effect_kept(heads), self.total_effect)
 
     def _array(self, kind: str, heads: Sequence[Head], run: Any) -> ndarray:
@@ -199,15 +199,21 @@ def judged_circuit(
         sets: random sets.
         seed: draws them.
     """
-    curve = {}
-    for size in sizes(len(order)):
-        curve[size] = judge.faithfulness(order[:size])
+    # how much the first heads of the order keep, at all sizes
+    curve = {size: judge.faithfulness(order[:size]) for size in sizes(len(order))}
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
+
+    # what the circuit alone keeps, and what replacing it alone takes
+    statistics = judge.statistics
+    total = statistics.interval(judge.total_effect)
     faithfulness = judge.faithfulness(heads)
+    completeness = statistics.ratio(-judge.lost(heads), judge.total_effect)
+
+    # the same of random sets
     random_sets: list[dict[str, Any]] = []
-    for number, random_set in enumerate(
-        matched_sets(heads, judge.runner.output_norms(), count=sets, seed=seed), 1
-    ):
+    norms = judge.runner.output_norms()
+    drawn = exchangeable_sets(heads, norms, count=sets, seed=seed)
+    for number, random_set in enumerate(drawn, 1):
         random_sets.append(
             {
                 "set": number,
@@ -216,20 +222,33 @@ def judged_circuit(
                 "effect": float(np.nanmean(judge.lost(random_set))),
             }
         )
-    apart = abs(1 - faithfulness["mean"])
-    at_least = sum(abs(1 - one["faithfulness"]) <= apart for one in random_sets)
-    points: list[dict[str, Any]] = []
-    for size, point in curve.items():
-        points.append({"heads": size, "faithfulness": point})
+    kept_by_random = [one["faithfulness"] for one in random_sets]
+    taken_by_random = [-one["effect"] / total["mean"] for one in random_sets]
     return {
         "heads": [head_name(*head) for head in heads],
+        "total_effect": total,
         "faithfulness": faithfulness,
-        "curve": points,
+        "curve": [{"heads": size, "faithfulness": point} for size, point in curve.items()],
         "cpr": cpr,
         "cmd": cmd,
-        "completeness": judge.statistics.ratio(-judge.lost(heads), judge.total_effect),
-        "effect": judge.statistics.interval(judge.lost(heads)),
+        "completeness": completeness,
+        "effect": statistics.interval(judge.lost(heads)),
         "random": random_sets,
-        "p_value": (1 + at_least) / (1 + len(random_sets)),
+        "p_value": p_of_rank(faithfulness["mean"], kept_by_random),
+        "completeness_p_value": p_of_rank(completeness["mean"], taken_by_random),
         "sets": len(random_sets),
     }
+
+
+def p_of_rank(own: float, of_random: Sequence[float]) -> float:
+    """The p value of a share being as near to 1 as it is, among those of random sets.
+
+    The set itself counts as one of them (Phipson and Smyth 2010).
+
+    >>> p_of_rank(0.9, [0.2, 1.1, -0.1])
+    0.5
+    """
+    # what is equal but for rounding is as near
+    apart = abs(1 - own) + 1e-9
+    at_least = sum(abs(1 - share) <= apart for share in of_random)
+    return (1 + at_least) / (1 + len(of_random))

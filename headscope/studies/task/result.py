@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,12 @@ from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files
 from headscope.studies.study import table_columns
 from headscope.studies.task.circuit import Statistics
-from headscope.studies.task.sentences import differs_sentence, head_sentences
+from headscope.studies.task.sentences import (
+    circuit_sentences,
+    competence_sentences,
+    differs_sentence,
+    head_sentences,
+)
 from headscope.views.study_result import StudyResult
 from headscope.views.task_page import circuit_figure, task_page
 
@@ -142,6 +147,7 @@ class Findings:
         clean = statistics.interval(runner.clean)
         notes = [
             *runner.prompts.notes,
+            *competence_sentences(runner.metric, runner.clean, statistics),
             *roles.notes(runner.prompts.texts[0].row.roles),
             *self.notes,
         ]
@@ -189,7 +195,7 @@ class Findings:
             ),
             table=table,
             terminal_table=table.head(TERMINAL_HEADS)[columns],
-            notes=[*_circuit_lines(self.circuit), *notes],
+            notes=[*circuit_sentences(self.circuit, self.unit), *notes],
             values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
             draw=draw,
             attention=_attention_table(records),
@@ -285,28 +291,6 @@ class Findings:
                 }
             )
         return records
-
-
-def _circuit_lines(circuit: Mapping[str, Any]) -> Iterator[str]:
-    """The circuit for a terminal."""
-    if not circuit["heads"]:
-        return
-    faithfulness = circuit["faithfulness"]
-    mean = np.mean([one["faithfulness"] for one in circuit["random"]])
-    yield (
-        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
-        f"{', '.join(circuit['heads'])}"
-    )
-    yield (
-        f"on the other half these heads alone keep {faithfulness['mean']:.2f} "
-        f"[{faithfulness['low']:.2f}, {faithfulness['high']:.2f}] of the metric, "
-        f"{circuit['sets']} random sets {mean:.2f} on average, "
-        f"p = {circuit['p_value']:.3f}; without them {circuit['completeness']['mean']:.2f} is lost"
-    )
-    yield (
-        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
-        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
-    )
 
 
 def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

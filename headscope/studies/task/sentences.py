@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
 from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
+from headscope.studies.task.circuit import Statistics
 
 IN_WORDS: Mapping[str, str] = {
     END: "the last token",
@@ -78,6 +83,38 @@ def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str
     )
 
 
-def role_notes(notes: Sequence[str]) -> list[str]:
-    """Notes without repetition."""
-    return list(dict.fromkeys(notes))
+def competence_sentences(
+    metric: str, clean: Float[ndarray, " prompt"], statistics: Statistics
+) -> Iterator[str]:
+    """In how many prompts the untouched model is right, where the metric does not say so."""
+    if metric != "difference":
+        return
+    is_right = clean > 0
+    line = f"the answer is the more likely one in {is_right.sum()} of {len(clean)} prompts"
+    if statistics.interval(is_right.astype(float))["low"] <= 0.5:
+        line += ", no more than by guessing"
+    yield line
+
+
+def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
+    """The circuit as a terminal shows it; nothing if there is none."""
+    if not circuit["heads"]:
+        return
+    yield (
+        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
+        f"{', '.join(circuit['heads'])}"
+    )
+    total = circuit["total_effect"]["mean"]
+    kept = circuit["faithfulness"]
+    by_random = np.mean([one["faithfulness"] for one in circuit["random"]])
+    yield (
+        f"on the other half replacing all heads takes {total:.2f} {unit}; these heads alone keep "
+        f"{kept['mean']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}] of that, {circuit['sets']} "
+        f"random sets {by_random:.2f} on average (p = {circuit['p_value']:.3f}); replacing these "
+        f"heads takes {circuit['completeness']['mean']:.2f} of it "
+        f"(p = {circuit['completeness_p_value']:.3f})"
+    )
+    yield (
+        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
+        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
+    )

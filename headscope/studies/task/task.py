@@ -80,8 +80,8 @@ NO_CIRCUIT: Mapping[str, Any] = {
     "curve": [],
     "random": [],
     "sets": 0,
-    **dict.fromkeys(("faithfulness", "cpr", "cmd", "completeness", "effect", "p_value")),
-    **dict.fromkeys(("halves", "other_words")),
+    **dict.fromkeys(("total_effect", "faithfulness", "completeness", "effect", "p_value")),
+    **dict.fromkeys(("completeness_p_value", "cpr", "cmd", "halves", "other_words")),
 }
 """The part of `circuit.json` on a circuit that there is not."""
 
@@ -189,6 +189,10 @@ def task(
         started = time.perf_counter()
         runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
+        statistics = Statistics(spelled.groups, seed)
+        _check_competence(runner, statistics)
+
+        # arrays of a stopped call are used again if all that they depend on is the same
         key = (
             [vars(row) for row in checked_task.rows],
             loaded.weights_sha256,
@@ -201,11 +205,10 @@ def task(
             runner=runner,
             run=run,
             stages=Stages(folder, repr(key)),
-            statistics=Statistics(spelled.groups, seed),
+            statistics=statistics,
             sets=sets,
             seed=seed,
         )
-        explanation.check_competence()
         on_message(explanation.estimate(seconds, quick=quick))
         result = explanation.quick(bar) if quick else explanation.explain(bar, second)
     if folder is not None:
@@ -236,6 +239,22 @@ def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Tas
     return task, cast(Method, method), metric
 
 
+def _check_competence(runner: TaskRunner, statistics: Statistics) -> None:
+    """Refuse a task that the model cannot do: no head is to blame then.
+
+    Raises:
+        HeadscopeError: the interval of the metric includes chance.
+    """
+    above = statistics.interval(runner.above_chance())
+    if above["low"] > 0:
+        return
+    raise HeadscopeError(
+        f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
+        f"{runner.metric} minus chance is {above['mean']:.3f} [{above['low']:.3f}, "
+        f"{above['high']:.3f}] over {runner.prompts.count} prompts; no head was replaced"
+    )
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Explanation:
     """A model on a task whose stages are measured one after the other."""
@@ -251,22 +270,6 @@ class _Explanation:
     def layers(self) -> int:
         """Blocks of the model."""
         return len(self.runner.rerunner.blocks)
-
-    def check_competence(self) -> None:
-        """Refuse a task that the model cannot do: no head is to blame then.
-
-        Raises:
-            HeadscopeError: the interval of the metric includes chance.
-        """
-        runner = self.runner
-        above = self.statistics.interval(runner.above_chance())
-        if above["low"] > 0:
-            return
-        raise HeadscopeError(
-            f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
-            f"{runner.metric} minus chance is {above['mean']:.3f} [{above['low']:.3f}, "
-            f"{above['high']:.3f}] over {runner.prompts.count} prompts; no head was replaced"
-        )
 
     def estimate(self, seconds: float, *, quick: bool) -> str:
         """A line on what is measured, and how long it takes by the time of the first runs."""

@@ -192,7 +192,7 @@ function setsPart() {
     message.textContent = `Random set ${set.number}: ${set.heads.join(", ")}. It keeps ${percent(meanOf(set.faithfulness))}${own ? `, the circuit ${percent(meanOf(own.faithfulness))}` : ""}; ${plural(shared.length, "head")} of the circuit in it.`;
   };
   const draw = () => { plot.replaceChildren(chart(Math.min(860, plot.clientWidth || 620), pick)); };
-  SETS.replaceChildren(el("h3", {}, "Beside random sets"), el("p", { class: "lead" }, "Faithfulness: share of the metric that a set of heads keeps if all other heads are replaced (0\u00a0% with all heads replaced, 100\u00a0% with none), on prompts that did not choose the heads. Random sets have as many heads, in the same layers."), setFacts(), plot,
+  SETS.replaceChildren(el("h3", {}, "Beside random sets"), el("p", { class: "lead" }, `Faithfulness: what a set of heads keeps while all others are replaced, as a share of what replacing all heads takes${meanOf(JUDGED.total_effect ?? null) === null ? "" : ` (${level(JUDGED.total_effect)}${unit})`}, on prompts that did not choose the heads. Random sets have as many heads, of similar layers and norms; heads of the circuit may be among them.`), setFacts(), plot,
     random.length ? el("p", { class: "pick" }, el("label", { for: "set" }, "Compare with a random set "), range) : "", message);
   draw();
   new ResizeObserver(() => { if (Math.abs(draw.width - plot.clientWidth) > 1) { draw(); if (stateOf("set")) pick(Number(range.value)); } draw.width = plot.clientWidth; }).observe(plot);
@@ -204,8 +204,8 @@ function setsPart() {
 
 function setFacts() {
   const halves = JUDGED.halves || {}, other = JUDGED.other_words, pairs = [
-    ["p against random sets", JUDGED.p_value === null || JUDGED.p_value === undefined ? null : `${small(JUDGED.p_value)}${random.length ? ` (${random.length} sets)` : ""}`],
-    ["area below the curve (CPR)", JUDGED.cpr], ["distance to 1 (CMD)", JUDGED.cmd], ["completeness: share lost without these heads", JUDGED.completeness],
+    [`p beside ${plural(random.length, "random set")}`, meanOf(JUDGED.p_value ?? null) === null ? null : small(JUDGED.p_value)],
+    ["area below the curve (CPR)", JUDGED.cpr], ["distance to 1 (CMD)", JUDGED.cmd], ["completeness: share that replacing these heads takes", JUDGED.completeness], ["its p", meanOf(JUDGED.completeness_p_value ?? null) === null ? null : small(JUDGED.completeness_p_value)],
     ["agreement of halves (Jaccard)", halves.jaccard], ["in other words", other && within(other.faithfulness, level) + (meanOf(other.jaccard) === null ? "" : `, agreement ${level(other.jaccard)}`)],
   ];
   return el("dl", { class: "facts" }, pairs.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "string" ? visible(value) : within(value, level)))));

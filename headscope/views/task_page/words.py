@@ -7,9 +7,6 @@ from typing import Any
 
 from headscope.views.task_page.layout import mean_of
 
-CHANCE = 0.05
-"""p value above which random sets do as well as a circuit."""
-
 
 def minus(value: float | None, digits: int = 2) -> str:
     """A change with its sign; a dash if it was not measured.
@@ -49,7 +46,7 @@ def percent(value: float) -> str:
 
 
 def faithfulness(circuit: Mapping[str, Any]) -> Any:
-    """Share of the metric that the circuit alone keeps, with its interval."""
+    """Share of what replacing all heads takes that the circuit alone keeps, with its interval."""
     judged = circuit.get("circuit") or {}
     if judged.get("faithfulness") is not None:
         return judged["faithfulness"]
@@ -76,27 +73,30 @@ def counted(count: int, noun: str) -> str:
 def result(circuit: Mapping[str, Any]) -> str:
     """The title: what the circuit keeps beside random sets, or what there is instead."""
     task, judged = circuit.get("task") or {}, circuit.get("circuit") or {}
-    heads, share = judged.get("heads") or (), mean_of(faithfulness(circuit))
+    name = task.get("name")
     if not circuit.get("heads"):
-        return f"No head found that matters to {task.get('name')}"
-    if not heads:
+        return f"No head found that matters to {name}"
+    if not judged.get("heads"):
         estimated = all(mean_of(head.get("effect")) is None for head in circuit["heads"])
         what = "estimated" if estimated else "measured"
         count = counted(len(circuit["heads"]), "head")
-        return f"{count} with {what} effects on {task.get('name')}; no circuit measured"
+        return f"{count} with {what} effects on {name}; no circuit measured"
+
+    count = counted(len(judged["heads"]), "head")
+    share = mean_of(faithfulness(circuit))
     if share is None:
-        return f"{counted(len(heads), 'head')} in the circuit of {task.get('name')}"
-    clean = number(task.get("clean"), 1)
-    verb = "keeps" if len(heads) == 1 else "keep"
+        return f"{count} in the circuit of {name}"
+    verb = "keeps" if len(judged["heads"]) == 1 else "keep"
+    line = f"{count} alone {verb} {percent(share)} of what replacing all heads takes"
+    if mean_of(judged.get("total_effect")) is not None:
+        line += f" ({number(judged['total_effect'])} {task.get('unit') or ''})".replace(" )", ")")
     random = random_mean(circuit)
-    sets = "" if random is None else f" (random sets: {percent(random)})"
+    if random is None:
+        return line
+
+    line += f"; random sets: {percent(random)}"
     p_value = mean_of(judged.get("p_value"))
-    # the least p of few sets is above 0.05
-    least = 1 / (1 + len(judged.get("random") or ()))
-    if random is not None and p_value is not None and p_value > max(CHANCE, 1.001 * least):
-        sets = f", not more than random sets ({percent(random)}; p = {p_value:.2f})"
-    unit = task.get("unit") or ""
-    return f"{counted(len(heads), 'head')} {verb} {percent(share)} of the {clean} {unit}{sets}"
+    return line if p_value is None else f"{line} (p = {p_value:.2f})"
 
 
 def lead(circuit: Mapping[str, Any]) -> str:
@@ -106,14 +106,19 @@ def lead(circuit: Mapping[str, Any]) -> str:
     level = number(clean)
     if isinstance(clean, Mapping) and mean_of(clean.get("low")) is not None:
         level += f" [{number(clean['low'])}, {number(clean['high'])}]"
-    listed = task.get("prompts")
-    count = listed if isinstance(listed, int) else len(listed or circuit.get("prompts") or ())
-    groups = task.get("groups")
-    resampled = f" in {counted(groups, 'group')}" if isinstance(groups, int) else ""
-    replaced = task.get("replaced_by")
-    effect = f" Effect: its change when an output is replaced ({replaced})." if replaced else ""
-    metric, unit = task.get("metric") or "metric", task.get("unit") or ""
-    return f"{metric} {level} {unit} over {counted(count, 'prompt')}{resampled}.{effect}"
+    metric = task.get("metric") or "metric"
+    unit = task.get("unit") or ""
+
+    # the number of prompts, or the prompts themselves
+    prompts = task.get("prompts") or circuit.get("prompts") or ()
+    count = prompts if isinstance(prompts, int) else len(prompts)
+    line = f"{metric} {level} {unit} over {counted(count, 'prompt')}"
+    if isinstance(task.get("groups"), int):
+        line += f" in {counted(task['groups'], 'group')}"
+    line += "."
+    if task.get("replaced_by"):
+        line += f" Effect: its change when an output is replaced ({task['replaced_by']})."
+    return line
 
 
 def sentence(text: str) -> str:
