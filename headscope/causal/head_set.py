@@ -224,10 +224,10 @@ def exchangeable_sets(
     groups = strata(norms)
     sets = []
     for _ in range(count):
-        drawn: list[Head] = []
+        sampled: list[Head] = []
         for group in groups:
             members = len(set(heads) & set(group))
             picks = rng.choice(len(group), members, replace=False)
-            drawn += [group[pick] for pick in picks.tolist()]
-        sets.append(tuple(sorted(drawn)))
+            sampled += [group[pick] for pick in picks.tolist()]
+        sets.append(tuple(sorted(sampled)))
     return sets

@@ -212,8 +212,8 @@ def judged_circuit(
     # the same of random sets
     random_sets: list[dict[str, Any]] = []
     norms = judge.runner.output_norms()
-    drawn = exchangeable_sets(heads, norms, count=sets, seed=seed)
-    for number, random_set in enumerate(drawn, 1):
+    random_sets = exchangeable_sets(heads, norms, count=sets, seed=seed)
+    for number, random_set in enumerate(random_sets, 1):
         random_sets.append(
             {
                 "set": number,
