@@ -210,10 +210,10 @@ def judged_circuit(
     completeness = statistics.ratio(-judge.lost(heads), judge.total_effect)
 
     # the same of random sets
-    random_sets: list[dict[str, Any]] = []
     norms = judge.runner.output_norms()
-    random_sets = exchangeable_sets(heads, norms, count=sets, seed=seed)
-    for number, random_set in enumerate(random_sets, 1):
+    random_sets: list[dict[str, Any]] = []
+    sampled = exchangeable_sets(heads, norms, count=sets, seed=seed)
+    for number, random_set in enumerate(sampled, 1):
         random_sets.append(
             {
                 "set": number,
