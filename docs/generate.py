@@ -488,7 +488,7 @@ def two_heads() -> str:
                 "**tagged**" if head["tagged"] else "**rejected**",
             )
         )
-    titles = ("head", "mass", "control", "baseline is right at", "head is right at hard queries")
+    titles = ("head", "mass", "matched", "baseline is right at", "head is right at hard queries")
     return "\n".join(table((*titles, "verdict"), rows))
 
 

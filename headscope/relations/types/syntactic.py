@@ -170,7 +170,77 @@ def label_of(deprel: str, direction: str) -> Label:
     return Label(deprel, tuple(general))
 
 
-_MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
+# after https://universaldependencies.org/u/dep/
+DEPENDENTS = {
+    "acl": "clause of a noun",
+    "acl:relcl": "relative clause",
+    "advcl": "adverbial clause",
+    "advmod": "adverb",
+    "amod": "adjective",
+    "appos": "apposition",
+    "aux": "auxiliary",
+    "aux:pass": "passive auxiliary",
+    "case": "preposition or case marker",
+    "cc": "coordinating conjunction",
+    "ccomp": "clausal complement",
+    "compound": "compound part",
+    "compound:prt": "verb particle",
+    "conj": "later conjunct",
+    "cop": "copula",
+    "csubj": "clausal subject",
+    "det": "determiner",
+    "discourse": "discourse word",
+    "dislocated": "dislocated word",
+    "expl": "expletive",
+    "fixed": "part of a fixed expression",
+    "flat": "later part of a name",
+    "iobj": "indirect object",
+    "list": "list item",
+    "mark": "subordinating word",
+    "nmod": "noun modifier",
+    "nmod:poss": "possessor",
+    "nsubj": "subject",
+    "nsubj:pass": "passive subject",
+    "nummod": "number",
+    "obj": "object",
+    "obl": "oblique noun",
+    "orphan": "orphan of an ellipsis",
+    "parataxis": "adjacent sentence",
+    "vocative": "vocative",
+    "xcomp": "open complement",
+}
+"""The dependent of each relation in words."""
+_OF_NOUNS = {
+    "acl",
+    "acl:relcl",
+    "amod",
+    "appos",
+    "case",
+    "compound",
+    "det",
+    "flat",
+    "nmod",
+    "nmod:poss",
+    "nummod",
+}
+_OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", "orphan"}
+
+
+def governor_of(deprel: str) -> str:
+    """The word that usually governs a dependent, in words.
+
+    >>> governor_of("obj"), governor_of("amod")
+    ('verb', 'noun')
+    """
+    if deprel in _OF_NOUNS:
+        return "noun"
+    return "head word" if deprel in _OF_ANY else "verb"
+
+
+_MEANING = {
+    "head>dep": "the {governor}'s {dependent}",
+    "dep>head": "the {dependent}'s {governor}",
+}
 
 TYPE = HeadType(
     name="syntactic",
@@ -189,7 +259,7 @@ TYPE = HeadType(
                 "10 points (as Voita et al. 2019, 5.2, require over the best offset), at the "
                 "queries where that baseline is wrong; GPT-2's heads keep 57 % on the first token "
                 "(Vig & Belinkov 2019)",
-                meaning.format(deprel),
+                meaning.format(governor=governor_of(deprel), dependent=DEPENDENTS[deprel]),
             ),
             baseline=Baseline(
                 without=frozenset() if deprel in INSIDE_MENTIONS else frozenset(MENTION_BASELINES)
@@ -204,6 +274,6 @@ TYPE = HeadType(
     "relation and direction",
     control_keys="other words of the target's class, nearer and farther, or at the same distance "
     "from other queries; the baseline's word at hard queries",
-    matched_control_keys="keys of the same word class and distance at other queries",
+    matched_control_keys="keys of that class and distance from other words",
     behaviour="agreement",
 )
