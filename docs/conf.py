@@ -70,6 +70,8 @@ def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
     if name in pages:
         tree = ["```{toctree}", ":hidden:", ":maxdepth: 1", ":glob:", "", *pages[name], "```"]
         source[0] += "\n\n" + "\n".join(tree) + "\n"
+    # GitHub shows the notebooks where they are, these pages their copies
+    source[0] = re.sub(r"\]\((?:\.\./)+notebooks/", "](/generated/notebooks/", source[0])
 
 
 def columns_as_table(app: Sphinx, kind: str, name: str, what: Any, *rest: Any) -> None:

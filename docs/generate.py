@@ -26,7 +26,6 @@ import headscope
 from headscope import studies
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
-from headscope.heads import head_name
 from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.label_names import published_names
@@ -40,9 +39,7 @@ from headscope.statistics.columns import (
     EXPLAINED_COLUMNS,
     HEAD_COLUMNS,
 )
-from headscope.statistics.conditions import failing
 from headscope.statistics.result import by_name
-from headscope.statistics.tags import with_thresholds
 from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
 from headscope.views.terminal_tables import number_text
@@ -53,7 +50,10 @@ PROJECT = Path(__file__).parents[1]
 SECTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "generated/tutorials": (
         "Tutorials",
-        ("/tutorials/first_run", "/tutorials/reading_a_report", "/tutorials/*"),
+        (
+            *("/tutorials/first_run", "/tutorials/reading_a_report"),
+            "From a pattern to a cause </generated/notebooks/11_from_a_pattern_to_a_cause>",
+        ),
     ),
     "generated/how-to": ("How-to guides", ("/how-to/*",)),
     "generated/explanation": ("Explanation", ("/explanation/*",)),
@@ -148,11 +148,9 @@ def layout_lists() -> str:
         lines.append("")
     refused = outcomes[outcomes["result"] == "refused"]
     lines += [f"## Refused: {len(refused)} types", ""]
-    names = ", ".join(f"`{name}`" for name in refused["model_type"])
-    lines.append(f"[layouts.csv](layouts.csv) states the reason of each: {names}.")
-    not_built = outcomes[outcomes["result"] == "not built"]["model_type"]
-    names = ", ".join(f"`{name}`" for name in not_built)
-    lines += ["", f"Not tested, because the tests build no tiny model of them: {names}."]
+    lines.append("[layouts.csv](layouts.csv) lists them with the reason of each.")
+    not_built = int((outcomes["result"] == "not built").sum())
+    lines += ["", f"Not tested, because the tests build no tiny model of them: {not_built}."]
     return "\n".join(lines)
 
 
@@ -561,42 +559,6 @@ def imports(modules: Mapping[str, str]) -> str:
     return "\n".join(sorted(lines, key=lambda line: line.split()[1::2]))
 
 
-FEW_OR_NONE = (
-    *("delimiter/quote-bracket", "syntactic/amod:head>dep", "syntactic/amod:dep>head"),
-    *("discourse/causal", "discourse/other", "topic/topic-word", "tense/same-tense"),
-    *("retrieval/value", "far"),
-)
-"""Relations, and a type, whose best head of SmolLM2 the page of head types names."""
-
-
-def best_heads_of_smollm2() -> str:
-    """A sentence on each relation of `FEW_OR_NONE`: the heads with the tag, or the closest one."""
-    run = headscope.load("atlas:smollm2")
-    evidence = with_thresholds(run.evidence, run.thresholds)
-    lines = []
-    for name in FEW_OR_NONE:
-        rows = evidence[(evidence["id"] == name) | (evidence["type"] == name)]
-        if len(rows):  # the atlas may be older than a relation
-            lines.append(_best_head_sentence(name, rows))
-    return "\n".join(lines)
-
-
-def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
-    """How many heads have a tag, and the head with the largest mass, with what it fails."""
-    tagged = int(rows["tagged"].sum())
-    row = rows.sort_values("mass", ascending=False, kind="stable").iloc[0].to_dict()
-    count = {0: "no head", 1: "1 head"}.get(tagged, f"{tagged} heads")
-    relation = f" at `{row['relation']}`" if row["type"] == name else ""
-    sentence = (
-        f"- `{name}`: {count}; {head_name(row['layer'], row['head'])}{relation} "
-        f"{row['mass']:.2f} (control {row['control']:.2f}"
-    )
-    if row["hard_n"] > 0:
-        sentence += f"; {row['hard_rate']:.0%} of {row['hard_n']:.0f} hard queries"
-    failed = ", ".join(condition.name for condition in failing(row))
-    return sentence + (f"), fails: {failed}" if failed else ")")
-
-
 INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads, "models": layout_count},
@@ -610,7 +572,6 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/glossary.md": {"names": published_label_table},
     "docs/reference/head_types.md": {
         "types": type_table,
-        "best": best_heads_of_smollm2,
         "undecidable": undecidable,
     },
     "docs/reference/layouts.md": {"layouts": layout_lists},

@@ -19,6 +19,7 @@ from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.baselines import MENTION_BASELINES
 from headscope.relations.controls import DRAWS, word_pairs, word_spans, words_of_its_class
+from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_surrogate
@@ -168,73 +169,6 @@ def label_of(deprel: str, direction: str) -> Label:
     (path,) = (path for path, members in LABEL_TREE.items() if deprel in members.split())
     general = [f"{name}:{direction}" for name in path.split("/")]
     return Label(deprel, tuple(general))
-
-
-# after https://universaldependencies.org/u/dep/
-DEPENDENTS = {
-    "acl": "clause of a noun",
-    "acl:relcl": "relative clause",
-    "advcl": "adverbial clause",
-    "advmod": "adverb",
-    "amod": "adjective",
-    "appos": "apposition",
-    "aux": "auxiliary",
-    "aux:pass": "passive auxiliary",
-    "case": "preposition or case marker",
-    "cc": "coordinating conjunction",
-    "ccomp": "clausal complement",
-    "compound": "compound part",
-    "compound:prt": "verb particle",
-    "conj": "later conjunct",
-    "cop": "copula",
-    "csubj": "clausal subject",
-    "det": "determiner",
-    "discourse": "discourse word",
-    "dislocated": "dislocated word",
-    "expl": "expletive",
-    "fixed": "part of a fixed expression",
-    "flat": "later part of a name",
-    "iobj": "indirect object",
-    "list": "list item",
-    "mark": "subordinating word",
-    "nmod": "noun modifier",
-    "nmod:poss": "possessor",
-    "nsubj": "subject",
-    "nsubj:pass": "passive subject",
-    "nummod": "number",
-    "obj": "object",
-    "obl": "oblique noun",
-    "orphan": "orphan of an ellipsis",
-    "parataxis": "adjacent sentence",
-    "vocative": "vocative",
-    "xcomp": "open complement",
-}
-"""The dependent of each relation in words."""
-_OF_NOUNS = {
-    "acl",
-    "acl:relcl",
-    "amod",
-    "appos",
-    "case",
-    "compound",
-    "det",
-    "flat",
-    "nmod",
-    "nmod:poss",
-    "nummod",
-}
-_OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", "orphan"}
-
-
-def governor_of(deprel: str) -> str:
-    """The word that usually governs a dependent, in words.
-
-    >>> governor_of("obj"), governor_of("amod")
-    ('verb', 'noun')
-    """
-    if deprel in _OF_NOUNS:
-        return "noun"
-    return "head word" if deprel in _OF_ANY else "verb"
 
 
 _MEANING = {

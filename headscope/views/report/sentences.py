@@ -11,7 +11,7 @@ import pandas as pd
 
 from headscope.measure.example import Example
 from headscope.relations import head_types
-from headscope.relations.types.syntactic import DEPENDENTS, governor_of
+from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.result import Result
