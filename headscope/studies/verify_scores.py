@@ -197,7 +197,7 @@ def published_name(model: str, published: Sequence[str]) -> str:
     named = f"; close names: {', '.join(close)}" if close else ""
     raise HeadscopeError(
         f"no published scores of {model!r:.80}{named}; name one of the {len(published)} models in "
-        "data/published_metrics.csv by --model, or give --scores"
+        "data/published_models.csv.xz by --model, or give --scores"
     )
 
 
