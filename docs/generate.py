@@ -26,7 +26,6 @@ import headscope
 from headscope import studies
 from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
-from headscope.heads import head_name
 from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
 from headscope.relations.label_names import published_names
@@ -40,9 +39,7 @@ from headscope.statistics.columns import (
     EXPLAINED_COLUMNS,
     HEAD_COLUMNS,
 )
-from headscope.statistics.conditions import failing
 from headscope.statistics.result import by_name
-from headscope.statistics.tags import with_thresholds
 from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
 from headscope.views.terminal_tables import number_text
@@ -50,11 +47,37 @@ from headscope.views.terminal_tables import number_text
 PROJECT = Path(__file__).parents[1]
 
 
+SECTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "generated/tutorials": (
+        "Tutorials",
+        (
+            *("/tutorials/first_run", "/tutorials/reading_a_report"),
+            "From a pattern to a cause </generated/notebooks/11_from_a_pattern_to_a_cause>",
+        ),
+    ),
+    "generated/how-to": ("How-to guides", ("/how-to/*",)),
+    "generated/explanation": ("Explanation", ("/explanation/*",)),
+    "generated/reference": (
+        "Reference",
+        ("commands/index", "api/index", "relations", "/reference/*"),
+    ),
+    "generated/notebooks": ("Notebooks", ("notebooks/*",)),
+    "generated/project": ("Project", ("changelog", "contributing")),
+}
+"""Title and pages of each section but the results, in order: as patterns, for the header."""
+
+
+def section_page(title: str, pages: Sequence[str]) -> str:
+    """The index of a section."""
+    return "\n".join([f"# {title}", "", "```{toctree}", ":glob:", "", *pages, "```", ""])
+
+
 def generate(docs: Path) -> None:
     """Write the pages below `docs/generated`."""
     pages = {
+        **{f"{Path(name).name}.md": section_page(*row) for name, row in SECTIONS.items()},
         "relations.md": relations_page(),
-        "api.md": api_page(),
+        **api_pages(),
         "changelog.md": (PROJECT / "CHANGELOG.md").read_text("utf-8"),
         "contributing.md": (PROJECT / "CONTRIBUTING.md").read_text("utf-8"),
         **command_pages(),
@@ -125,11 +148,9 @@ def layout_lists() -> str:
         lines.append("")
     refused = outcomes[outcomes["result"] == "refused"]
     lines += [f"## Refused: {len(refused)} types", ""]
-    names = ", ".join(f"`{name}`" for name in refused["model_type"])
-    lines.append(f"[layouts.csv](layouts.csv) states the reason of each: {names}.")
-    not_built = outcomes[outcomes["result"] == "not built"]["model_type"]
-    names = ", ".join(f"`{name}`" for name in not_built)
-    lines += ["", f"Not tested, because the tests build no tiny model of them: {names}."]
+    lines.append("[layouts.csv](layouts.csv) lists them with the reason of each.")
+    not_built = int((outcomes["result"] == "not built").sum())
+    lines += ["", f"Not tested, because the tests build no tiny model of them: {not_built}."]
     return "\n".join(lines)
 
 
@@ -240,31 +261,80 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def api_page() -> str:
-    """Names of `import headscope as hs`, from the docstrings."""
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "Classify a model, and read its heads": (
+        *("classify", "load", "why", "show", "Run", "Settings", "load_model"),
+        *("StudyResult", "HeadscopeError"),
+    ),
+    "Test what heads cause": ("task", "ablate", "patch", "prune", "function_vectors", "weights"),
+    "Explain heads by features and programs": (
+        *("explain", "explain_at", "replace_heads", "score_programs"),
+    ),
+    "Compare runs, models and languages": (
+        *("compare", "match_heads", "sweep", "emergence", "HeadCallback", "languages"),
+        *("redundancy", "collapse", "anatomy", "shapes"),
+    ),
+    "Check labels against other work": ("verify", "judge_labels", "find_heads"),
+    "Show and export": ("widget", "gallery", "headvis"),
+    "Use text, or patterns of other programs": (
+        *("read_corpus", "windows", "window_of_tokens", "patterns", "score_patterns"),
+        *("reference_attention", "data_folder", "Document", "Window", "Patterns"),
+    ),
+    "Add a relation": (
+        *("relation", "pairs", "register", "head_types", "controls"),
+        *("HeadType", "Relation", "Threshold", "Pairs", "Stimulus"),
+    ),
+}
+"""Names of `import headscope as hs` by what they are for."""
+
+
+def api_pages() -> dict[str, str]:
+    """A page for each name of `import headscope as hs`, and one that lists them by task.
+
+    Raises:
+        ValueError: a name is in no task, or in two.
+    """
+    listed = [name for names in TASKS.values() for name in names]
+    wrong = {*listed} ^ {*headscope.__all__} or {n for n in listed if listed.count(n) > 1}
+    if wrong:
+        raise ValueError(f"each name is in one task, but not: {', '.join(sorted(wrong))}")
+
+    words = {study.name: study.words for study in STUDIES}
+    pages = {f"api/{file_of(name)}.md": object_page(name, words.get(name, "")) for name in listed}
     lines = ["# Python interface", "", "`import headscope as hs` provides these names.", ""]
-    listed = {f"headscope.{name}": getattr(headscope, name) for name in sorted(headscope.__all__)}
-    lines += section("Functions", listed, inspect.isroutine)
-    lines += section("Classes", listed, inspect.isclass)
-    return "\n".join(lines)
+    for task, names in TASKS.items():
+        rows = [(f"[`{name}`]({file_of(name)}.md)", first_line(name)) for name in names]
+        lines += [f"## {task}", "", *table(("name", "effect or content"), rows), ""]
+    lines += ["```{toctree}", ":hidden:", *map(file_of, listed), "```", ""]
+    return {"api/index.md": "\n".join(lines), **pages}
 
 
-def section(title: str, listed: Mapping[str, Any], is_kind: Callable[[Any], bool]) -> list[str]:
-    """The names of one kind."""
-    lines = [f"## {title}", ""]
-    for path, what in listed.items():
-        lines += directive(path, what) if is_kind(what) else []
-    return lines
+def file_of(name: str) -> str:
+    """The page of a name. A file system may not tell `Relation` from `relation`."""
+    return f"class-{name}" if name[0].isupper() else name
 
 
-def directive(path: str, what: Any) -> list[str]:
-    """The lines that show one name."""
+def first_line(name: str) -> str:
+    """The first line of the docstring of an exported name."""
+    return (inspect.getdoc(getattr(headscope, name)) or "").partition("\n")[0]
+
+
+def object_page(name: str, command: str) -> str:
+    """The page of an exported name, with a link to the command that does the same."""
+    what = getattr(headscope, name)
+    path = f"headscope.{name}"
     if inspect.isclass(what):
         body = [f".. autoclass:: {path}"]
         body += [] if issubclass(what, BaseException) else ["   :members:"]
+    elif inspect.ismodule(what):
+        body = [f".. automodule:: {what.__name__}", "   :members:"]
     else:
         body = [f".. autofunction:: {path}"]
-    return ["```{eval-rst}", *body, "```", ""]
+    lines = [f"# {name}", "", "```{eval-rst}", *body, "```", ""]
+    if command:
+        file = command.replace(" ", "-")
+        lines += [f"In the shell: [`headscope {command}`](../commands/{file}.md).", ""]
+    return "\n".join(lines)
 
 
 def commands() -> Mapping[str, Any]:
@@ -315,6 +385,7 @@ def command_page(name: str, command: Any) -> str:
         rows = [(option_words(each), each.help or "", default(each)) for each in options]
         lines += ["## Options", "", *table(("option", "meaning", "default"), rows), ""]
     for study in (row for row in STUDIES if row.words == name):
+        lines += [f"In Python: [`hs.{study.name}`](../api/{file_of(study.name)}.md).", ""]
         declared = imported(study.function).study
         lines += ["## Table", "", f"A row per {declared.rows}.", ""]
         lines += [*table(("column", "unit and range", "meaning"), declared.columns), ""]
@@ -415,7 +486,7 @@ def two_heads() -> str:
                 "**tagged**" if head["tagged"] else "**rejected**",
             )
         )
-    titles = ("head", "mass", "control", "baseline is right at", "head is right at hard queries")
+    titles = ("head", "mass", "matched", "baseline is right at", "head is right at hard queries")
     return "\n".join(table((*titles, "verdict"), rows))
 
 
@@ -488,42 +559,6 @@ def imports(modules: Mapping[str, str]) -> str:
     return "\n".join(sorted(lines, key=lambda line: line.split()[1::2]))
 
 
-FEW_OR_NONE = (
-    *("delimiter/quote-bracket", "syntactic/amod:head>dep", "syntactic/amod:dep>head"),
-    *("discourse/causal", "discourse/other", "topic/topic-word", "tense/same-tense"),
-    *("retrieval/value", "far"),
-)
-"""Relations, and a type, whose best head of SmolLM2 the page of head types names."""
-
-
-def best_heads_of_smollm2() -> str:
-    """A sentence on each relation of `FEW_OR_NONE`: the heads with the tag, or the closest one."""
-    run = headscope.load("atlas:smollm2")
-    evidence = with_thresholds(run.evidence, run.thresholds)
-    lines = []
-    for name in FEW_OR_NONE:
-        rows = evidence[(evidence["id"] == name) | (evidence["type"] == name)]
-        if len(rows):  # the atlas may be older than a relation
-            lines.append(_best_head_sentence(name, rows))
-    return "\n".join(lines)
-
-
-def _best_head_sentence(name: str, rows: pd.DataFrame) -> str:
-    """How many heads have a tag, and the head with the largest mass, with what it fails."""
-    tagged = int(rows["tagged"].sum())
-    row = rows.sort_values("mass", ascending=False, kind="stable").iloc[0].to_dict()
-    count = {0: "no head", 1: "1 head"}.get(tagged, f"{tagged} heads")
-    relation = f" at `{row['relation']}`" if row["type"] == name else ""
-    sentence = (
-        f"- `{name}`: {count}; {head_name(row['layer'], row['head'])}{relation} "
-        f"{row['mass']:.2f} (control {row['control']:.2f}"
-    )
-    if row["hard_n"] > 0:
-        sentence += f"; {row['hard_rate']:.0%} of {row['hard_n']:.0f} hard queries"
-    failed = ", ".join(condition.name for condition in failing(row))
-    return sentence + (f"), fails: {failed}" if failed else ")")
-
-
 INDEX_FILE = INDEX.relative_to(PROJECT).as_posix()
 LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"two heads": two_heads, "models": layout_count},
@@ -537,7 +572,6 @@ LISTS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/reference/glossary.md": {"names": published_label_table},
     "docs/reference/head_types.md": {
         "types": type_table,
-        "best": best_heads_of_smollm2,
         "undecidable": undecidable,
     },
     "docs/reference/layouts.md": {"layouts": layout_lists},

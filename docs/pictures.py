@@ -64,6 +64,11 @@ def report_type(browser: Browser, out: Path) -> None:
 
 
 @picture
+def figure_layers(browser: Browser, out: Path) -> None:
+    headscope("draw", "atlas", "atlas:smollm2", "--kind", "layers", "--width", "6", "--out", out)
+
+
+@picture
 def gallery(browser: Browser, out: Path) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         site = Path(folder, "site")

@@ -67,8 +67,8 @@ class Settings(Options):
     )
     max_tokens: Positive = _option(
         _by_quick(MAX_TOKENS, QUICK_TOKENS),
-        f"Maximum tokens of text, and of the challenge set above 8,000. Default: {MAX_TOKENS:,}, "
-        f"with --quick {QUICK_TOKENS:,}.",
+        "Budget of tokens; the first 8,000 of the challenge set are free. Default: "
+        f"{MAX_TOKENS:,}, with --quick {QUICK_TOKENS:,}.",
         _TEXT,
     )
     all: bool = _option(False, "Read all tokens, without early stopping.", _TEXT)

@@ -49,7 +49,7 @@ def classify(
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder.
 
-    After a kill or Ctrl-C the same command resumes from the sums in .NAME.partial next to it.
+    Interrupted? Repeat the command to resume.
     """
     from headscope.models.locate import run_name
     from headscope.run import classify as run_classify

@@ -21,7 +21,9 @@ from headscope.errors import HeadscopeError, WriteError
 from headscope.printing import one_line, visible
 
 PIPE_WIDTH = 100
-"""Columns of prose that goes to a pipe or a file, which have no width."""
+"""Columns of prose that goes to a pipe or a file, unless COLUMNS states others."""
+TABLE_WIDTH = 160
+"""Columns of a table that goes there."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program whose reader went away, as of one that SIGPIPE ended."""
 
@@ -38,8 +40,15 @@ def print_text(text: str) -> None:
 
 def print_folded(text: str) -> None:
     """Print prose for a person, no line wider than the terminal, or than `PIPE_WIDTH` elsewhere."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    print_text(folded(harmless(text), width))
+    print_text(folded(harmless(text), output_width(PIPE_WIDTH)))
+
+
+def output_width(piped: int) -> int:
+    """Columns of the terminal; elsewhere those that COLUMNS states, or `piped`."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    stated = os.environ.get("COLUMNS", "")
+    return int(stated) if stated.isdecimal() and int(stated) > 0 else piped
 
 
 def folded(text: str, width: int) -> str:
@@ -79,9 +88,10 @@ def print_rich(what: object) -> None:
     from rich.text import Text
 
     # rich itself would end the program, and silently, where a pipe closes: it draws into memory.
-    # A pipe has no width: do not fold rows for it. Names and tokens are not markup
+    # A pipe has no width but COLUMNS. Names and tokens are not markup
     seen, buffer = sys.stdout.isatty(), io.StringIO()
-    console = Console(file=buffer, force_terminal=seen, width=None if seen else 160, markup=False)
+    width = output_width(TABLE_WIDTH)
+    console = Console(file=buffer, force_terminal=seen, width=width, markup=False)
     parts = console.render(Text(what) if isinstance(what, str) else what)  # type: ignore[arg-type]
     safe = [Segment(harmless(part.text), part.style, part.control) for part in parts]
     console.print(Segments(safe), end="", soft_wrap=True)

@@ -20,7 +20,7 @@ from headscope.errors import RunError
 from headscope.heads import head_name
 from headscope.paths import given_file
 from headscope.relations.relation import Threshold
-from headscope.runs.contents import reading
+from headscope.runs.contents import in_current_words, reading
 from headscope.runs.recorded_paths import PLACES
 from headscope.runs.tables import (
     CAUSE_TABLE,
@@ -119,7 +119,7 @@ def read_card(path: str | Path) -> Result:
             evidence=tables["evidence"],
             effects=tables["effects"],
             causes=tables["causes"],
-            thresholds=card.relations,
+            thresholds=in_current_words(card.relations),
             info=info,
         )
 

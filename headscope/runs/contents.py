@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, product
@@ -32,8 +32,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import pandas as pd
 
+from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.errors import HeadscopeError, RunError, first_line
 from headscope.paths import RUN_RECORD
+from headscope.relations import head_types, relations_of
+from headscope.relations.relation import Threshold
 from headscope.runs.patterns import (
     example_files,
     means_file,
@@ -141,7 +144,8 @@ def run_from_files(
         with reading(folder / MEANS):
             parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
-        run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
+        thresholds = in_current_words(record.relations)
+        run = Result(**parts, thresholds=thresholds, info=inward(info, folder))
         _check_heads(run, folder)
     run = _with_columns_since_0_2_0(run)
     if SUMS in files:
@@ -150,6 +154,18 @@ def run_from_files(
             shape = layers_of(run), int(run.heads["head"].max()) + 1
             run = replace(run, tally=read_sums(files[SUMS], relations, shape))
     return run
+
+
+def in_current_words(thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
+    """Thresholds as a run has them, with the meanings that this version's relations state."""
+    meanings = {}
+    for kind in (BIDIRECTIONAL, CAUSAL):
+        for relation in relations_of([*head_types()], kind):
+            meanings[relation.id] = relation.thresholds.meaning
+    return {
+        name: replace(limits, meaning=meanings.get(name, limits.meaning))
+        for name, limits in thresholds.items()
+    }
 
 
 def _check_heads(run: Result, folder: Path) -> None:

@@ -29,7 +29,7 @@ def matched_control_keys(type: str) -> str:
     """Keys of the matched control of a head type's relations, in words.
 
     >>> matched_control_keys("syntactic")
-    'keys of the same word class and distance at other queries'
+    'keys of that class and distance from other words'
     """
     head_type = head_types().get(type)
     return "other keys" if head_type is None else head_type.matched_control_keys
@@ -41,7 +41,7 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
     A multiple of evenly spread attention is a control of relations that state `times_chance`.
 
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched_control": 0.34})
-    (0.34, 'keys of the same word class and distance at other queries (matched control)')
+    (0.34, 'keys of that class and distance from other words (matched)')
     >>> strictest_control({"type": "syntactic", "control": 0.01, "matched_control": float("nan")})
     (0.01, 'control keys')
     >>> strictest_control({"type": "syntactic", "control": float("nan")})  # no finite attention
@@ -49,7 +49,7 @@ def strictest_control(row: Mapping[str, Any]) -> tuple[float, str]:
     """
     controls = [
         (row["control"], "control keys"),
-        (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched control)"),
+        (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched)"),
     ]
     times_chance = row.get("times_chance", float("nan"))
     if not isnan(times_chance):

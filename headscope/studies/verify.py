@@ -99,7 +99,7 @@ def verify(
     """Compare the ranks of a run's heads with published scores of the same model.
 
     Raises:
-        ChoiceError: nothing is published for this model.
+        HeadscopeError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, the file
             contains no scores, or no score can be compared.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import ChoiceError, InvalidRow, RunError, reported_as
+from headscope.errors import HeadscopeError, InvalidRow, RunError, reported_as
 from headscope.paths import given_file
 from headscope.user_tables import csv_table, json_content
 
@@ -22,6 +23,8 @@ HEAD = ["layer", "head"]
 SHIPPED, METRICS = "published_models.csv.xz", "published_metrics.csv"
 SOURCES = "published_models_sources.csv.xz"
 MAIN = "main"
+MOST_CLOSE = 5
+"""Names that a message lists at most, of models with published scores."""
 """Revision of scores that state none."""
 _MISSING = ("", "na", "nan", "none", "null")
 OWNERS = ("openai-community/", "distilbert/")
@@ -180,7 +183,7 @@ def published_name(model: str, published: Sequence[str]) -> str:
     A name may lack its owner or have one, and that of a .gguf file ends with its format.
 
     Raises:
-        ChoiceError: nothing is published for this model.
+        HeadscopeError: nothing is published for this model.
 
     >>> published_name("gemma-3-270m-q4_k_m.gguf", ["google/gemma-3-1b", "google/gemma-3-270m"])
     'google/gemma-3-270m'
@@ -190,7 +193,12 @@ def published_name(model: str, published: Sequence[str]) -> str:
         other = _short_name(name)
         if short in (other, other.rpartition("/")[2]):
             return name
-    raise ChoiceError("model with published scores", model, published)
+    close = get_close_matches(short, published, MOST_CLOSE, cutoff=0.5)
+    named = f"; close names: {', '.join(close)}" if close else ""
+    raise HeadscopeError(
+        f"no published scores of {model!r:.80}{named}; name one of the {len(published)} models in "
+        "data/published_models.csv.xz by --model, or give --scores"
+    )
 
 
 def _short_name(model: str) -> str:

@@ -124,10 +124,11 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path,
 
     run_of("P", name="one head", size=10).save(tmp_path / "run")
     command = [sys.executable, "-m", "headscope", "why", str(tmp_path / "run"), "L0H0", "--full"]
-    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    piped = done.stdout
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     with subprocess.Popen(command, stdout=theirs, env=environment) as process:
         os.close(theirs)
         seen = b""
@@ -141,3 +142,14 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path,
         widest = max(map(cell_len, text.split("\n")))
         assert width - 20 < widest <= width
     assert shown.split() == piped.split()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("words", [("heads", "atlas:smollm2"), ("why", "atlas:smollm2", "L10H1")])
+def test_what_is_piped_keeps_to_columns(words, columns):
+    from rich.cells import cell_len
+
+    environment = os.environ | {"COLUMNS": str(columns)}
+    command = [*COMMAND, *words]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert columns - 20 < max(map(cell_len, printed.stdout.split("\n"))) <= columns

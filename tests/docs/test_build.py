@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import subprocess
@@ -19,6 +18,9 @@ from headscope.cli.app import WORDS
 from tests.helpers.studies import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
+sys.path.insert(0, str(DOCS))
+
+from generate import file_of  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +48,20 @@ def words(page: Path) -> str:
 
 @pytest.mark.slow
 def test_the_interface_shows_every_name_that_the_package_exports(built):
-    page = (built / "generated" / "api.html").read_text(encoding="utf-8")
-    # modules stand there by their full names
-    shown = set(re.findall(r'id="(?:module-)?headscope(?:\.[\w.]+)?\.(\w+)"', page))
-    assert shown >= {name for name in hs.__all__ if not inspect.ismodule(getattr(hs, name))}
+    index = (built / "generated" / "api" / "index.html").read_text(encoding="utf-8")
+    for name in hs.__all__:
+        file = f"{file_of(name)}.html"
+        assert f'href="{file}"' in index
+        page = (built / "generated" / "api" / file).read_text(encoding="utf-8")
+        assert re.search(rf'id="(?:module-)?headscope(?:\.[\w.]+)?\.{name}"', page), name
+
+
+def test_the_columns_of_a_study_are_a_table_in_the_interface(built):
+    page = (built / "generated" / "api" / "prune.html").read_text(encoding="utf-8")
+    cells = [
+        re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td>(.*?)</td>", page, re.DOTALL)
+    ]
+    assert [cell.strip() for cell in cells[::3]] == hs.prune.study.names
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import headscope as hs
 from data.atlas.pack import STEPS_OF_ATTENTION, pack
 from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import reserved_names
+from headscope.relations import head_types
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
 
 ROOT = data_folder().parent
@@ -158,3 +160,14 @@ def test_a_broken_atlas_is_refused_in_one_sentence(kind, packed, tmp_path, comma
     (line,) = error.strip().splitlines()
     assert line.startswith(f"headscope: {path}: ")
     assert not (tmp_path / "escaped").exists()
+
+
+def test_a_run_of_older_words_is_read_in_those_of_this_version(mini_run, tmp_path):
+    name = "sink/first-token"
+    run = hs.load(mini_run)
+    older = replace(run.thresholds[name], meaning="older words", threshold=0.4)
+    run = replace(run, thresholds=run.thresholds | {name: older})
+    run.save(tmp_path / "run")
+    read = hs.load(tmp_path / "run").thresholds[name]
+    assert read.meaning == head_types()["sink"].relations[0].thresholds.meaning
+    assert read.threshold == 0.4

@@ -49,7 +49,7 @@ def told(*changes: dict) -> str:
 def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():
     """Whichever control is larger decides, so no smaller one may stand in the short answer."""
     for control, matched_control, quoted in (
-        (0.1, 0.3, "0.30 on other keys (matched control)."),
+        (0.1, 0.3, "0.30 on other keys (matched)."),
         (0.3, 0.1, "0.30 on control keys."),
         (0.1, np.nan, "0.10 on control keys."),
     ):

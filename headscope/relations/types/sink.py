@@ -60,7 +60,7 @@ RELATIONS = (
         "first-token",
         first_token,
         text_keys,
-        Threshold(FIRST_THRESHOLD, FIRST_SOURCE, "the first token, an attention sink"),
+        Threshold(FIRST_THRESHOLD, FIRST_SOURCE, "the first token of a text, an attention sink"),
         has_hits=False,
     ),
     Relation(

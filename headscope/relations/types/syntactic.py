@@ -19,6 +19,7 @@ from headscope.corpus.document import DEPRELS
 from headscope.corpus.window import Window, WordTable
 from headscope.relations.baselines import MENTION_BASELINES
 from headscope.relations.controls import DRAWS, word_pairs, word_spans, words_of_its_class
+from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs, distinct, no_pairs, span_pairs
 from headscope.relations.relation import Baseline, Label, Relation, above_surrogate
@@ -170,7 +171,10 @@ def label_of(deprel: str, direction: str) -> Label:
     return Label(deprel, tuple(general))
 
 
-_MEANING = {"head>dep": "the word's {} dependent", "dep>head": "the word that it is the {} of"}
+_MEANING = {
+    "head>dep": "the {governor}'s {dependent}",
+    "dep>head": "the {dependent}'s {governor}",
+}
 
 TYPE = HeadType(
     name="syntactic",
@@ -189,7 +193,7 @@ TYPE = HeadType(
                 "10 points (as Voita et al. 2019, 5.2, require over the best offset), at the "
                 "queries where that baseline is wrong; GPT-2's heads keep 57 % on the first token "
                 "(Vig & Belinkov 2019)",
-                meaning.format(deprel),
+                meaning.format(governor=governor_of(deprel), dependent=DEPENDENTS[deprel]),
             ),
             baseline=Baseline(
                 without=frozenset() if deprel in INSIDE_MENTIONS else frozenset(MENTION_BASELINES)
@@ -204,6 +208,6 @@ TYPE = HeadType(
     "relation and direction",
     control_keys="other words of the target's class, nearer and farther, or at the same distance "
     "from other queries; the baseline's word at hard queries",
-    matched_control_keys="keys of the same word class and distance at other queries",
+    matched_control_keys="keys of that class and distance from other words",
     behaviour="agreement",
 )

@@ -27,7 +27,7 @@ const relationOf = (row) => DATA.relations.find((own) => own.name === row.relati
 function controls(r, index) {
   const control = `${number(r.control[index])} on control keys`;
   const isLarger = r.matched_control[index] !== null && r.matched_control[index] > r.control[index];
-  return isLarger ? `${number(r.matched_control[index])} on ${r.matched_control_keys} (matched control), ${control}` : control;
+  return isLarger ? `${number(r.matched_control[index])} on ${r.matched_control_keys} (matched), ${control}` : control;
 }
 
 /* A relation's mass, its controls, and the lift over control keys with its 95 % interval. */

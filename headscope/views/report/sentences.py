@@ -11,6 +11,7 @@ import pandas as pd
 
 from headscope.measure.example import Example
 from headscope.relations import head_types
+from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.result import Result
@@ -19,58 +20,6 @@ from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import direct_effect_lines, partial_sink_lines
 from headscope.views.prose import render
 
-# after https://universaldependencies.org/u/dep/
-_DEPENDENT = {
-    "acl": "clause of a noun",
-    "acl:relcl": "relative clause",
-    "advcl": "adverbial clause",
-    "advmod": "adverb",
-    "amod": "adjective",
-    "appos": "apposition",
-    "aux": "auxiliary",
-    "aux:pass": "passive auxiliary",
-    "case": "preposition or case marker",
-    "cc": "coordinating conjunction",
-    "ccomp": "clausal complement",
-    "compound": "compound part",
-    "compound:prt": "verb particle",
-    "conj": "later conjunct",
-    "cop": "copula",
-    "csubj": "clausal subject",
-    "det": "determiner",
-    "discourse": "discourse word",
-    "dislocated": "dislocated word",
-    "expl": "expletive",
-    "fixed": "part of a fixed expression",
-    "flat": "later part of a name",
-    "iobj": "indirect object",
-    "list": "list item",
-    "mark": "subordinating word",
-    "nmod": "noun modifier",
-    "nmod:poss": "possessor",
-    "nsubj": "subject",
-    "nsubj:pass": "passive subject",
-    "nummod": "number",
-    "obj": "object",
-    "obl": "oblique noun",
-    "orphan": "orphan of an ellipsis",
-    "parataxis": "adjacent sentence",
-    "vocative": "vocative",
-    "xcomp": "open complement",
-}
-_OF_NOUNS = {
-    "acl",
-    "acl:relcl",
-    "amod",
-    "appos",
-    "case",
-    "compound",
-    "det",
-    "flat",
-    "nmod",
-    "nmod:poss",
-    "nummod",
-}
 # after https://universaldependencies.org/u/pos/
 _CLASSES = {
     "ADJ": "adjective",
@@ -87,7 +36,6 @@ _CLASSES = {
     "SCONJ": "subordinating conjunction",
     "VERB": "verb",
 }
-_OF_ANY = {"advmod", "cc", "conj", "cop", "discourse", "fixed", "list", "mark", "orphan"}
 
 
 def relation_label(relation: str, meaning: str) -> str:
@@ -103,14 +51,10 @@ def relation_label(relation: str, meaning: str) -> str:
     without_part = relation.partition("@")[0]
     kind, _, name = without_part.partition("/")
     deprel, _, direction = name.rpartition(":")
-    if kind != "syntactic" or deprel not in _DEPENDENT:
+    if kind != "syntactic" or deprel not in DEPENDENTS:
         return in_words(meaning)
-    dependent = _DEPENDENT[deprel]
-    governor = "verb"
-    if deprel in _OF_NOUNS:
-        governor = "noun"
-    elif deprel in _OF_ANY:
-        governor = "head word"
+    dependent = DEPENDENTS[deprel]
+    governor = governor_of(deprel)
     if direction == "head>dep":
         return f"{governor} → its {dependent}"
     return f"{dependent} → its {governor}"
