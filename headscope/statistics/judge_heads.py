@@ -44,12 +44,7 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.conditions import CONDITIONS, MAX_Q, MIN_HARD
 from headscope.statistics.estimates import NO_FACTS, Facts, weigh
-from headscope.statistics.general_labels import (
-    TIMES_LABEL,
-    distinct_tags,
-    general_labels,
-    tag_names,
-)
+from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
@@ -141,20 +136,10 @@ class WeighedRun:
         attention = of_attention(self.relations)
         thresholds = {relation.id: relation.thresholds for relation in attention}
         evidence = self._with_scores(surrogates)
-        is_requested = self._is_requested
         if surrogates:
             evidence = _with_verdicts(evidence, attention)
         evidence["general"] = general_labels(evidence, attention, self.judging.tally)
-        info = self.info
-        if surrogates:
-            is_unknown = evidence["beyond_surrogate"].isna()
-            info = _with_untested(
-                info,
-                evidence[is_requested & evidence["tagged"] & is_unknown],
-                "the head's surrogate, which is wrong at too few of the queries that were read "
-                "again",
-            )
-        return _result(replace(self, info=info), evidence, attention, thresholds)
+        return _result(self, evidence, attention, thresholds)
 
     def _with_scores(self, surrogates: Mapping[SurrogateRequest, SurrogateScore]) -> pd.DataFrame:
         """The evidence with `SURROGATE_COLUMNS`, NaN in rows without a surrogate."""
@@ -290,15 +275,6 @@ def with_direct_effects(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFr
         direct_effects=types_of_heads(heads, tags),
         direct_effect_lift=[strongest.get(key, float("nan")) for key in keys],
     )
-
-
-def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
-    """The record with a note on tags that stand without one of their tests, if there are any."""
-    if tags.empty:
-        return info
-    tags = distinct_tags(tags)
-    names = ", ".join(tag_names(tags).unique())
-    return info.with_notes(f"{len(tags)} tags were not tested against {test}: {names}")
 
 
 def _effect_table(
