@@ -29,6 +29,10 @@ STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the
 lift's mean over a hundred tokens is some tenths of it, and of either sign."""
+LEAST_TOP = 0.2
+"""Least share of hard queries at which the target must have the most attention of all tokens but
+sinks. Ours, as the share beyond the surrogate: a head that attends more to words which are no
+candidates, such as "of", at more than four of five does not look for its target there."""
 QUERIES, Q_VALUE, HARD_QUERIES = "queries", "q value", "hard queries"
 SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
@@ -325,6 +329,27 @@ def _hard_margin(numbers: Numbers) -> Margin:
     )
 
 
+def _is_top_asked(numbers: Numbers) -> _Truth:
+    asked: _Truth = _has_baseline(numbers) & numbers.has("top_rate")
+    return asked
+
+
+def _top_in_words(row: Row) -> str:
+    interval = _interval(row["top_low"], row["top_high"])
+    return (
+        f"the target has the most attention of all tokens but sinks at {row['top_rate']:.2f} "
+        f"{interval} of {row['hard_n']:.0f} hard queries, needs {LEAST_TOP:g}"
+    )
+
+
+def _top_margin(numbers: Numbers) -> Margin:
+    return Margin(
+        value=numbers["top_rate"] - LEAST_TOP,
+        low=numbers["top_low"] - LEAST_TOP,
+        high=numbers["top_high"] - LEAST_TOP,
+    )
+
+
 def _surrogate_in_words(row: Row) -> str:
     if has_open_surrogate(Numbers(row))[0]:
         return undecided_in_words(row)
@@ -445,6 +470,16 @@ CONDITIONS = (
         tests_low=True,
         states_interval=True,
         is_open=is_open,
+    ),
+    Condition(
+        name="most attention",
+        holds=lambda t: t["top_rate"] >= LEAST_TOP,
+        describe=_top_in_words,
+        applies=_is_top_asked,
+        means="share of hard queries at which the target has the most attention of all tokens but "
+        "attention sinks",
+        margin=_top_margin,
+        states_interval=True,
     ),
     Condition(
         name="surrogate",

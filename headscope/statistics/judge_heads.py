@@ -40,9 +40,10 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     PRELIMINARY,
     SURROGATE_COLUMNS,
+    TEXT_COLUMNS,
     strongest_effects_first,
 )
-from headscope.statistics.conditions import CONDITIONS, MAX_Q, MIN_HARD
+from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD
 from headscope.statistics.estimates import NO_FACTS, Facts, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.replication import replicates
@@ -63,6 +64,7 @@ THRESHOLDS: Mapping[str, Any] = {
     "min_queries": MIN_QUERIES,
     "max_q_value": MAX_Q,
     "min_hard_queries": MIN_HARD,
+    "least_top_share": LEAST_TOP,
     "times_control": TIMES_CONTROL,
     "times_label": TIMES_LABEL,
     "partial_sink": PARTIAL_SINK,
@@ -154,11 +156,22 @@ class WeighedRun:
 
 
 def _with_verdicts(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFrame:
-    """The evidence with the columns `verdict`, `tagged` and `replicates`."""
+    """The evidence with the columns `verdict`, `tagged`, `replicates` and `text_verdict`."""
     thresholds = {relation.id: relation.thresholds for relation in relations}
     verdict = verdicts(evidence, thresholds).to_numpy()
     probability = replicates(with_thresholds(evidence, thresholds))
-    return evidence.assign(verdict=verdict, tagged=verdict == TAGGED, replicates=probability)
+    # effects have no hard queries
+    of_text_alone = evidence
+    if all(name in evidence for name in TEXT_COLUMNS.values()):
+        of_text = {column: evidence[name] for column, name in TEXT_COLUMNS.items()}
+        of_text_alone = evidence.assign(**of_text)
+    text_verdict = verdicts(of_text_alone, thresholds).to_numpy()
+    return evidence.assign(
+        verdict=verdict,
+        tagged=verdict == TAGGED,
+        replicates=probability,
+        text_verdict=text_verdict,
+    )
 
 
 def weigh_run(

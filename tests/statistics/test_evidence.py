@@ -175,6 +175,10 @@ def reasons_of(row: dict) -> list[str]:
             },
             "0.19 [0.100, 0.195] of 30 queries where its surrogate is wrong",
         ),
+        (
+            {"top_rate": 0.19, "top_low": 0.1, "top_high": 0.195},
+            "tokens but sinks at 0.19 [0.100, 0.195] of 80 hard queries, needs 0.2",
+        ),
     ],
 )
 def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
