@@ -330,8 +330,8 @@ def _hard_margin(numbers: Numbers) -> Margin:
 
 
 def _is_top_asked(numbers: Numbers) -> _Truth:
-    asked: _Truth = _has_baseline(numbers) & numbers.has("top_rate")
-    return asked
+    is_known: _Truth = _has_baseline(numbers) & numbers.has("top_rate")
+    return is_known
 
 
 def _top_in_words(row: Row) -> str:
