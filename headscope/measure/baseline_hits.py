@@ -152,19 +152,21 @@ class ComparedRates:
     one, and where both pick none the relation's own choice. No mixture of baselines reaches a
     chain, whose parts decide at different queries.
 
-    A pick decides only if it is a target or a candidate, the keys whose attention is compared. A
-    head that attends most to the word before, and next to the nearest verb, is right at a noun's
-    adverb, and at a verb's behind another noun, which is no candidate there. A chain that ends at
-    that noun is wrong at one of them.
-
     Args:
         relation: the relation.
         choice: its baseline, which tells hard queries from easy ones.
+        only_compared: whether a pick decides only if it is a target or a candidate, the keys whose
+            attention is compared. A head that attends most to the word before, and next to the
+            nearest verb, is right at a noun's adverb, and at a verb's behind another noun, which is
+            no candidate there. A chain that ends at that noun is wrong at one of them.
     """
 
-    def __init__(self, relation: Relation, choice: ChosenBaseline) -> None:
+    def __init__(
+        self, relation: Relation, choice: ChosenBaseline, *, only_compared: bool = False
+    ) -> None:
         self.relation = relation
         self.choice = choice
+        self.only_compared = only_compared
         self._answers: dict[str, list[_Answers]] = {"easy": [], "hard": []}
         self._baselines = 0
         """Number of baselines in windows of this kind of attention."""
@@ -187,12 +189,14 @@ class ComparedRates:
         order = np.argsort(column, kind="stable")
         starts = np.searchsorted(column[order], np.arange(len(queries)))
         right = np.logical_or.reduceat(is_target[:, order], starts, axis=1)
+        decides = pick >= 0
         # as the attention of a head on a word that is not compared decides nothing
-        others = self.choice.other_candidates(self.relation, window_pairs, targets)
-        is_compared = np.zeros((len(queries), len(window_pairs.window)), bool)
-        is_compared[column, targets.key] = True
-        is_compared[np.searchsorted(queries, others.query), others.key] = True
-        decides = (pick >= 0) & is_compared[np.arange(len(queries)), pick]
+        if self.only_compared:
+            others = self.choice.other_candidates(self.relation, window_pairs, targets)
+            is_compared = np.zeros((len(queries), len(window_pairs.window)), bool)
+            is_compared[column, targets.key] = True
+            is_compared[np.searchsorted(queries, others.query), others.key] = True
+            decides &= is_compared[np.arange(len(queries)), pick]
         return _Answers(
             right=np.packbits(right, axis=0),
             picks_none=np.packbits(~decides, axis=0),

@@ -85,7 +85,8 @@ def fit_baselines(
     for relation in tested:
         choice = choices[relation.id]
         hits[relation.id] = BaselineHits(relation, choice.target_classes)
-        compared[relation.id] = ComparedRates(relation, choice)
+        # rates of the reference were measured with chains that end at any key
+        compared[relation.id] = ComparedRates(relation, choice, only_compared=fixed is None)
     for window in (*windows, *challenge):
         window_pairs = pairs.of(window)
         for relation in tested:

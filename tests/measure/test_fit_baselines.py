@@ -314,14 +314,3 @@ def test_the_target_must_have_more_attention_than_words_that_are_no_candidates()
     # without a challenge set the text's own queries are all
     assert (evidence["text_hard_n"] == evidence["hard_n"]).all()
     assert (evidence["text_verdict"] == evidence["verdict"]).all()
-
-
-def test_a_fixed_baseline_is_compared_with_the_chains_of_a_chosen_one():
-    heads = ["Belege"] * 20 + ["hoffen"] * 20 + ["liefern"] * 400
-    windows = [german(i, head) for i, head in enumerate(heads)]
-    chosen = fit_baselines(windows, [ADVERB])
-    choice = chosen.baselines[ADVERB.id]
-    facts = chosen.facts[ADVERB.id]
-    row = ReferenceBaseline(choice, facts["baseline"], queries=440, rate=facts["baseline_rate"])
-    fixed_one = fit_baselines(windows, [ADVERB], fixed={ADVERB.id: row})
-    assert fixed_one.facts[ADVERB.id]["baselines"] == facts["baselines"]
