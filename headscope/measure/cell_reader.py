@@ -110,11 +110,14 @@ class CellReader:
         mass = _grained(torch.stack(mass_of_layers))
         hits = _grained(torch.stack(hits_of_layers))
         count = hits.shape[1]
+        # at compared queries hits are of those that prefer the target to other candidates
+        is_compared = selection.is_compared[:, None]
         for number, layer in enumerate(self._sums):
             # the rows of a selection are distinct, so plain indexing adds each of them once
-            tally.target[*rows, layer] += mass[number, :count]
+            targets = np.where(is_compared, hits[number], mass[number, :count])
+            tally.target[*rows, layer] += targets
             tally.control[*rows, layer] += mass[number, count:]
-            tally.hits[*rows, layer] += hits[number]
+            tally.hits[*rows, layer] += np.where(is_compared, 0, hits[number])
 
     def _add_sinks(self, tally: Tally, row: int) -> None:
         """Add the late queries of windows of text, each to the block that it lies in."""

@@ -18,6 +18,12 @@ from headscope.stimuli.challenge import CHALLENGE
 
 MUCH_WORSE = 0.1
 """Distance below another baseline's rate from which on a run states it of the fixed one."""
+OTHER_RATE = 0.1
+"""Distance of the fixed baseline's rate on a text from its rate in the reference above which the
+rates of the reference do not fit the text."""
+ENOUGH_TO_DIFFER = 100
+"""Queries of a relation from which on such a distance is more than chance: half the width of a
+rate's 95 % interval is at most 0.098."""
 ENOUGH = 200
 """Queries of a relation from which on the text says which baseline is better."""
 
@@ -126,7 +132,8 @@ def _facts(
     reference = None
     if fixed is not None:
         facts["reference_rate"] = fixed.rate
-        reference = fixed.frontier
+        if not _differs(hits, compared.choice, fixed):
+            reference = fixed.frontier
     return facts | {
         "best_offset_rate": hits.best_offset_rate(),
         "hard_queries": compared.hard_count,
@@ -134,12 +141,29 @@ def _facts(
     }
 
 
+def _differs(hits: BaselineHits, choice: ChosenBaseline, fixed: ReferenceBaseline) -> bool:
+    """True if the fixed baseline's rate on the text is another than in the reference."""
+    distance = abs(hits.rate(choice) - fixed.rate)
+    return hits.count >= ENOUGH_TO_DIFFER and distance > OTHER_RATE
+
+
 def _notes(
     hits: Mapping[str, BaselineHits],
     choices: Mapping[str, ChosenBaseline],
     fixed: Mapping[str, ReferenceBaseline],
 ) -> tuple[str, ...]:
-    """A note on fixed baselines that are much worse on the text."""
+    """Notes on fixed baselines with another rate on the text, and on those that are much worse."""
+    notes = []
+    others = []
+    for name, row in fixed.items():
+        if name in hits and _differs(hits[name], choices[name], row):
+            others.append(f"{name} ({row.rate:.2f}, here {hits[name].rate(choices[name]):.2f})")
+    if others:
+        notes.append(
+            f"for {len(others)} relations the fixed baseline is right more or less often by more "
+            f"than {OTHER_RATE:.0%} than in the English reference, and the rates of baselines are "
+            f"the text's own: {', '.join(others)}"
+        )
     worse: dict[str, float] = {}
     for name, row in fixed.items():
         if name not in hits or hits[name].count < ENOUGH:
@@ -149,9 +173,10 @@ def _notes(
         if best_rate - rate >= MUCH_WORSE:
             worse[f"{name} ({row.name} {rate:.2f}, {best} {best_rate:.2f})"] = best_rate - rate
     if not worse:
-        return ()
+        return tuple(notes)
     first = sorted(worse, key=worse.__getitem__, reverse=True)[:3]
-    return (
+    notes.append(
         f"for {len(worse)} relations another baseline is right at {MUCH_WORSE:.0%} more of the "
-        f"text's queries than the fixed one, most for {', '.join(first)}",
+        f"text's queries than the fixed one, most for {', '.join(first)}"
     )
+    return tuple(notes)

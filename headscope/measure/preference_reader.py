@@ -26,6 +26,7 @@ from headscope.relations.hard_queries import least_attention
 from headscope.relations.parts import is_compared
 from headscope.relations.query_sampling import LONG
 from headscope.relations.window_pairs import WindowPairs
+from headscope.stimuli.challenge import CHALLENGE
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class PreferenceReader:
 
     def __init__(
         self,
-        rows: Int[ndarray, "row 2"],
+        rows: Int[ndarray, "row 3"],
         parts: Sequence[tuple[Request, _Comparisons]],
         *,
         logarithms: bool,
@@ -88,15 +89,20 @@ class PreferenceReader:
         self._preferred[layer].index_add_(0, part.row, is_preferred)
 
     def add_to(self, tally: Tally) -> None:
-        """Add the number of queries, and for each layer that of preferred targets."""
-        block, relation = self._rows.T
+        """Add the number of queries, for each layer that of preferred targets, and of both what
+        lies in the challenge set.
+        """
+        block, relation, is_challenge = self._rows.T
         np.add.at(tally.queries, (block, relation), 1)
+        np.add.at(tally.chance, (block, relation), is_challenge)
         if not self._preferred:
             return
         # all layers come back from the device in one copy
         hits = torch.stack([*self._preferred.values()]).cpu().double().numpy()
         for layer, of_layer in zip(self._preferred, hits, strict=True):
             np.add.at(tally.hits, (block, relation, layer), of_layer)
+            of_challenge = of_layer * is_challenge[:, None]
+            np.add.at(tally.control, (block, relation, layer), of_challenge)
 
 
 def preference_reader(
@@ -108,7 +114,8 @@ def preference_reader(
     cells = []
     start = 0
     for compared in _compared_cells(batch, window_pairs, config):
-        rows += [(compared.block, compared.relation)] * compared.queries
+        row = (compared.block, compared.relation, compared.is_challenge)
+        rows += [row] * compared.queries
         least += [compared.least_attention] * compared.queries
         # queries are numbered through the batch
         numbered = compared.cells.copy()
@@ -125,7 +132,7 @@ def preference_reader(
         parts.append((request, comparisons))
     return partial(
         PreferenceReader,
-        np.array(rows, np.int64).reshape(-1, 2),
+        np.array(rows, np.int64).reshape(-1, 3),
         parts,
         logarithms=config.logarithms,
     )
@@ -140,6 +147,8 @@ class _ComparedCells:
 
     block: int
     relation: int
+    is_challenge: bool
+    """True in the challenge set, which is not the run's text."""
     queries: int
     least_attention: float
     cells: Int[ndarray, "cell 5"]
@@ -174,6 +183,7 @@ def _compared_cells(
                 yield _ComparedCells(
                     block=block,
                     relation=index,
+                    is_challenge=window.stimulus == CHALLENGE.name,
                     queries=len(numbers),
                     least_attention=least_attention(part.parent),
                     cells=in_block,

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -29,8 +29,8 @@ from headscope.measure.sparse import EntryReduction, TileReduction, summing_matr
 from headscope.measure.tally import grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.effects import of_attention
-from headscope.relations.pairs import Pairs, distinct_values
-from headscope.relations.parts import is_compared
+from headscope.relations.pairs import Pairs, distinct_values, no_pairs
+from headscope.relations.parts import ComparedPart, is_compared
 from headscope.relations.query_sampling import LONG, row_queries, turns
 from headscope.relations.relation import PairSet, Relation
 from headscope.relations.window_pairs import WindowPairs
@@ -56,6 +56,9 @@ class Selection:
     relation: Int[ndarray, " row"]
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
+    is_compared: Bool[ndarray, " row"]
+    """Rows of hard or of easy queries, of which hits alone are read here; their queries are counted
+    where they are compared."""
     parts: tuple[SelectionPart, ...]
 
 
@@ -78,7 +81,10 @@ def select(
     rows, row_of = np.unique(numbers, return_inverse=True)
     queries = np.zeros(len(rows), np.int64)
     chance = np.zeros(len(rows))
+    is_compared_relation = np.array([is_compared(relation) for relation in relations])
     for row, in_window in zip(row_of, pairs_in_windows, strict=True):
+        if is_compared_relation[in_window.relation]:
+            continue
         queries[row] += len(in_window.pairs.targets.queries)
         chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
     shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
@@ -94,6 +100,7 @@ def select(
         relation=rows % len(relations),
         queries=queries,
         chance=grained(chance),
+        is_compared=is_compared_relation[rows % len(relations)],
         parts=tuple(parts),
     )
 
@@ -292,11 +299,26 @@ def find_all(
     text = _number("\0".join(window_pairs.window.strings))
     for index, relation in enumerate(relations):
         if is_compared(relation):
-            continue  # they have a reader of their own
+            yield from _hits_alone(window_pairs, index, relation)
+            continue
         # each relation has its own stream: leaving a type out changes no other type's draws
         result = window_pairs.cells(relation, [seed, text, _relation_number(relation.id)])
         if result is not None:
             yield index, result
+
+
+def _hits_alone(
+    window_pairs: WindowPairs, index: int, part: ComparedPart
+) -> Iterator[tuple[int, PairSet]]:
+    """Targets of compared queries without controls: another reader compares them with candidates.
+
+    Here they compete with every key of their rows.
+    """
+    if window_pairs.window.stimulus not in part.stimuli:
+        return
+    targets = window_pairs.targets(part)
+    if len(targets):
+        yield index, PairSet(targets, no_pairs())
 
 
 @lru_cache

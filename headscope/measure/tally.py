@@ -122,10 +122,13 @@ class Tally:
     =================== ======================== ========================= ===================
     of attention        attention on the cells   queries whose largest     `queries`
                                                  attention is on a target
-    hard, easy queries  0                        queries at which a target `queries`
+    hard, easy queries  see below                queries at which a target `queries`
                                                  is preferred
     direct effect       logits of the tokens     weights of the queries    `hits`, by head
     =================== ======================== ========================= ===================
+
+    At hard and at easy queries `target` sums those whose largest attention, sinks left out, is on a
+    target, and `control` and `chance` what `hits` and `queries` have in the challenge set.
     """
 
     relations: tuple[str, ...]

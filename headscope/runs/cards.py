@@ -227,7 +227,8 @@ def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """
     required = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
     for number, row in enumerate(rows):
-        missing = [name for name in required if name not in row and name not in table.added_columns]
+        optional = (*table.added_columns, *table.newest_columns)
+        missing = [name for name in required if name not in row and name not in optional]
         if missing:
             raise ValueError(f"{table.attribute}: row {number} has no {missing[0]}")
     columns = [*table.columns]

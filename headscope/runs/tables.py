@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from headscope.heads import head_name
@@ -19,9 +20,11 @@ from headscope.statistics.columns import (
     FEATURE_MODEL_COLUMNS,
     GENERAL,
     HEAD_COLUMNS,
+    NEWEST_COLUMNS,
     PRELIMINARY,
     REPLICATES,
     SCORE_COLUMNS,
+    TEXT_VERDICT,
 )
 
 NAME = "name"
@@ -46,6 +49,9 @@ class RunTable:
     """Columns that files of version 0.2.0 lack; the table that is read lacks them too."""
     former_columns: tuple[str, ...] = ()
     """Columns that only files of version 0.2.0 have; the table that is read lacks them."""
+    newest_columns: tuple[str, ...] = ()
+    """Columns that files of earlier runs lack; in the table that is read they are missing values,
+    or empty texts."""
     is_named: bool = False
     """True if the file begins with a column of the heads' names. It is the index of the table in
     memory, and files of earlier versions lack it."""
@@ -82,6 +88,12 @@ class RunTable:
             names = table.pop(NAME)
             if names.tolist() != _names(table):
                 raise ValueError(f"the column {NAME} names other heads than layer and head")
+        if not {*self.newest_columns} & {*table.columns}:
+            for name in self.newest_columns:
+                table[name] = "" if kinds[name] == "str" else np.nan
+            in_order = [name for name in columns if name in table.columns]
+            if len(in_order) == len(table.columns):
+                table = table[in_order]
         if set(table.columns) in (self._former(self.columns), self._former(columns)):
             return table.drop(columns=list(self.former_columns))
         if list(table.columns) not in (self.columns, columns):
@@ -100,7 +112,7 @@ _KINDS = {
     **dict.fromkeys(
         ("type", "relation", "primary", "tags", "shape", "reason", "feature_model"), "str"
     ),
-    **dict.fromkeys(("direct_effects", "baseline", "verdict", GENERAL), "str"),
+    **dict.fromkeys(("direct_effects", "baseline", "verdict", TEXT_VERDICT, GENERAL), "str"),
     **dict.fromkeys(("layer", "head", "n", "kv_group"), "int64"),
     "tagged": "bool",
 }
@@ -123,6 +135,7 @@ EVIDENCE_TABLE = RunTable(
     columns=EVIDENCE_COLUMNS,
     kinds={**_KINDS, PRELIMINARY: "bool"},
     added_columns=(PRELIMINARY, REPLICATES, "surrogate_wrong", *BEYOND_COLUMNS),
+    newest_columns=NEWEST_COLUMNS,
     former_columns=("confirmed", *_FORMER_SURROGATE),
 )
 EFFECT_TABLE = RunTable(

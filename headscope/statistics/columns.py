@@ -27,11 +27,28 @@ HARD_COLUMNS = (
     "hard_baseline_rate",
 )
 """Columns of the comparison at hard queries; see `headscope.statistics.preference`."""
+TEXT_COLUMNS = {
+    "hard_n": "text_hard_n",
+    "hard_rate": "text_hard_rate",
+    "hard_low": "text_hard_low",
+    "hard_high": "text_hard_high",
+    "hard_baseline_rate": "text_hard_baseline_rate",
+}
+"""Columns of the same comparison at the hard queries of the run's text, without the challenge
+set."""
+TEXT_VERDICT = "text_verdict"
+"""Column of the verdict that these columns lead to."""
+TOP_COLUMNS = ("top_rate", "top_low", "top_high")
+"""Columns of the comparison with every token; see `headscope.statistics.preference.TopRate`."""
+NEWEST_COLUMNS = (*TOP_COLUMNS, "text_hard_n", "text_hard_rate", TEXT_VERDICT)
+"""Columns of the evidence that earlier runs lack."""
 EVIDENCE_COLUMNS = [
     *("layer", "head", "type", "relation"),
     *("n", "mass", "control", "lift", "ci_low", "ci_high", "q_value"),
     *("matched_control", "chance", "hit_rate", "baseline", "baseline_rate"),
     *HARD_COLUMNS,
+    *TOP_COLUMNS,
+    *("text_hard_n", "text_hard_rate", TEXT_VERDICT),
     *SURROGATE_COLUMNS,
     *("mass_error", "control_error", "verdict", "tagged", REPLICATES),
     GENERAL,

@@ -21,13 +21,21 @@ from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, stric
 MAX_Q = 0.01
 MIN_HARD = 10
 """Fewest hard queries that can decide a relation."""
+FEWEST_WRONG = 5
+"""Fewest queries where the surrogate is wrong that can tell a head from it."""
 SECOND = 0.5
 """Least share of the threshold that a direct effect must have over the matched control, too."""
 STANDS_OUT = 0.5
 """Least lift of an effect in units of the standard deviation of a head's effects over the tokens of
 the text. A head with large effects raises whatever it attends to by chance: with random V and O the
 lift's mean over a hundred tokens is some tenths of it, and of either sign."""
+LEAST_TOP = 0.2
+"""Least share of hard queries at which the target must have the most attention of all tokens but
+sinks. Ours, as the share beyond the surrogate: a head that attends more to words which are no
+candidates, such as "of", at more than four of five does not look for its target there."""
 QUERIES, Q_VALUE, HARD_QUERIES = "queries", "q value", "hard queries"
+SURFACE = "surface features"
+"""Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
 Row = Mapping[str, Any]
 """A row of `headscope.statistics.tags.with_thresholds`, by column. The numbers of direct effects
@@ -92,6 +100,8 @@ class Condition:
     """True if the lower end of the interval must lie above the threshold."""
     states_interval: bool = False
     """True if `describe` states the interval of the margin."""
+    is_open: Callable[[Numbers], _Truth] | None = None
+    """Rows that the text cannot decide by it: they have no tag, and it rejects none of them."""
 
     def message(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
         """Description of a row that fails, with the margin and its interval if there is one.
@@ -151,6 +161,15 @@ def is_open(numbers: Numbers) -> _Truth:
     enough = has_queries & numbers.has("hard_low") & is_reachable
     open_rows: _Truth = _has_baseline(numbers) & ~enough
     return open_rows
+
+
+def has_open_surrogate(numbers: Numbers) -> _Truth:
+    """Rows whose surrogate is wrong at too few queries to tell the head from it.
+
+    A surrogate that is right wherever the relation was judged explains all that the head does.
+    """
+    rows: _Truth = numbers["surrogate_wrong"] < FEWEST_WRONG
+    return rows
 
 
 def has_no_interval(numbers: Numbers) -> _Truth:
@@ -228,7 +247,19 @@ def undecided_in_words(row: Row) -> str:
             f"its {row['n']} queries lie in fewer than {MIN_BLOCKS} blocks of documents, too few "
             "for an interval"
         )
+    if rival(row) == SURFACE:
+        return (
+            f"its surrogate is wrong at {row['surrogate_wrong']:.0f} of the queries that were read "
+            f"again; needs {FEWEST_WRONG}"
+        )
     return open_in_words(row)
+
+
+def rival(row: Row) -> str:
+    """What a row that is `not identifiable` cannot be told from: a baseline, or `SURFACE`."""
+    numbers = Numbers(row)
+    is_of_surface = has_open_surrogate(numbers)[0] and not is_open(numbers)[0]
+    return SURFACE if is_of_surface else str(row["baseline"])
 
 
 BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
@@ -298,7 +329,30 @@ def _hard_margin(numbers: Numbers) -> Margin:
     )
 
 
+def _is_top_asked(numbers: Numbers) -> _Truth:
+    is_known: _Truth = _has_baseline(numbers) & numbers.has("top_rate")
+    return is_known
+
+
+def _top_in_words(row: Row) -> str:
+    interval = _interval(row["top_low"], row["top_high"])
+    return (
+        f"the target has the most attention of all tokens but sinks at {row['top_rate']:.2f} "
+        f"{interval} of {row['hard_n']:.0f} hard queries, needs {LEAST_TOP:g}"
+    )
+
+
+def _top_margin(numbers: Numbers) -> Margin:
+    return Margin(
+        value=numbers["top_rate"] - LEAST_TOP,
+        low=numbers["top_low"] - LEAST_TOP,
+        high=numbers["top_high"] - LEAST_TOP,
+    )
+
+
 def _surrogate_in_words(row: Row) -> str:
+    if has_open_surrogate(Numbers(row))[0]:
+        return undecided_in_words(row)
     interval = _interval(row["beyond_low"], row["beyond_high"])
     return (
         f"prefers the target at {row['beyond_surrogate']:.2f} {interval} of "
@@ -415,16 +469,28 @@ CONDITIONS = (
         margin=_hard_margin,
         tests_low=True,
         states_interval=True,
+        is_open=is_open,
+    ),
+    Condition(
+        name="most attention",
+        holds=lambda t: t["top_rate"] >= LEAST_TOP,
+        describe=_top_in_words,
+        applies=_is_top_asked,
+        means="share of hard queries at which the target has the most attention of all tokens but "
+        "attention sinks",
+        margin=_top_margin,
+        states_interval=True,
     ),
     Condition(
         name="surrogate",
         holds=lambda t: t["beyond_surrogate"] >= t["surrogate_share"],
         describe=_surrogate_in_words,
-        applies=lambda t: t.has("beyond_surrogate"),
+        applies=lambda t: t.has("beyond_surrogate") | has_open_surrogate(t),
         means="a model of the head fitted on parts of speech, word forms, distance, order and "
         "repeated tokens of other documents",
         margin=_surrogate_margin,
         states_interval=True,
+        is_open=has_open_surrogate,
     ),
     Condition(
         name="paired relation",
@@ -475,6 +541,16 @@ def failures(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=table.index)
 
 
+def decided_failures(table: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
+    """The failures of each row that the text decides: of a condition that is not open there."""
+    numbers = Numbers(table)
+    decided = failed.copy()
+    for condition in CONDITIONS:
+        if condition.is_open is not None:
+            decided[condition.name] &= ~condition.is_open(numbers)
+    return decided
+
+
 def failing(row: Row) -> list[Condition]:
     """The conditions that a row of `with_thresholds` fails."""
     numbers = Numbers(row)
@@ -489,8 +565,8 @@ def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
         includes_threshold: _Truth = np.zeros(len(table), bool)
         if condition.margin is not None:
             includes_threshold = condition.margin(numbers).high >= 0
-        if condition.name == HARD_QUERIES:
-            includes_threshold = includes_threshold | is_open(numbers)
+        if condition.is_open is not None:
+            includes_threshold = includes_threshold | condition.is_open(numbers)
         holds = ~failed[condition.name].to_numpy()
         rows &= holds | includes_threshold
     return rows

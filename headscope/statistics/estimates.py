@@ -15,14 +15,21 @@ from headscope.measure.tally import Tally
 from headscope.relations.effects import Effect
 from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, SELF
 from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.columns import EFFECT_NUMBERS, EVIDENCE_COLUMNS, HARD_COLUMNS
-from headscope.statistics.preference import preference
+from headscope.statistics.columns import (
+    EFFECT_NUMBERS,
+    EVIDENCE_COLUMNS,
+    HARD_COLUMNS,
+    TEXT_COLUMNS,
+    TOP_COLUMNS,
+)
+from headscope.statistics.preference import of_text_alone, preference, top_rate
 from headscope.statistics.relation_sums import RelationSums, TallySums, ratio
 from headscope.statistics.wording import TIMES_CONTROL
 
 Facts = Mapping[str, Mapping[str, Any]]
 """Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""
 NO_FACTS: Facts = MappingProxyType({})
+_COMPARED_COLUMNS = (*HARD_COLUMNS, *TOP_COLUMNS, *TEXT_COLUMNS.values())
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
 
@@ -114,20 +121,39 @@ def _attention_columns(
 
 
 def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str, Any]) -> _Columns:
-    columns: _Columns = dict.fromkeys(HARD_COLUMNS, np.nan)
+    columns: _Columns = dict.fromkeys(_COMPARED_COLUMNS, np.nan)
     if relation.baseline is not None:
-        columns["hard_n"] = 0.0
+        columns["hard_n"] = columns["text_hard_n"] = 0.0
     hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
     if hard is None or not facts.get("baselines"):
         return columns
     rates = preference(hard, easy, facts["baselines"])
-    return columns | {
+    top = top_rate(hard)
+    columns |= {
         "hard_n": float(hard.divisor.sum()),
         "hard_rate": rates.rate,
         "hard_low": rates.low,
         "hard_high": rates.high,
         "easy_rate": rates.easy_rate,
         "hard_baseline_rate": rates.baseline_rate,
+        "top_rate": top.rate,
+        "top_low": top.low,
+        "top_high": top.high,
+    }
+    # what the verdict would rest on without the challenge set
+    hard = of_text_alone(hard)
+    if not hard.divisor.any():
+        return columns
+    easy = None if easy is None else of_text_alone(easy)
+    if easy is not None and not easy.divisor.any():
+        easy = None
+    rates = preference(hard, easy, facts["baselines"])
+    return columns | {
+        "text_hard_n": float(hard.divisor.sum()),
+        "text_hard_rate": rates.rate,
+        "text_hard_low": rates.low,
+        "text_hard_high": rates.high,
+        "text_hard_baseline_rate": rates.baseline_rate,
     }
 
 

@@ -40,16 +40,12 @@ from headscope.statistics.columns import (
     EVIDENCE_COLUMNS,
     PRELIMINARY,
     SURROGATE_COLUMNS,
+    TEXT_COLUMNS,
     strongest_effects_first,
 )
-from headscope.statistics.conditions import CONDITIONS, MAX_Q, MIN_HARD
+from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD
 from headscope.statistics.estimates import NO_FACTS, Facts, weigh
-from headscope.statistics.general_labels import (
-    TIMES_LABEL,
-    distinct_tags,
-    general_labels,
-    tag_names,
-)
+from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
@@ -68,6 +64,7 @@ THRESHOLDS: Mapping[str, Any] = {
     "min_queries": MIN_QUERIES,
     "max_q_value": MAX_Q,
     "min_hard_queries": MIN_HARD,
+    "least_top_share": LEAST_TOP,
     "times_control": TIMES_CONTROL,
     "times_label": TIMES_LABEL,
     "partial_sink": PARTIAL_SINK,
@@ -141,20 +138,10 @@ class WeighedRun:
         attention = of_attention(self.relations)
         thresholds = {relation.id: relation.thresholds for relation in attention}
         evidence = self._with_scores(surrogates)
-        is_requested = self._is_requested
         if surrogates:
             evidence = _with_verdicts(evidence, attention)
         evidence["general"] = general_labels(evidence, attention, self.judging.tally)
-        info = self.info
-        if surrogates:
-            is_unknown = evidence["beyond_surrogate"].isna()
-            info = _with_untested(
-                info,
-                evidence[is_requested & evidence["tagged"] & is_unknown],
-                "the head's surrogate, which is wrong at too few of the queries that were read "
-                "again",
-            )
-        return _result(replace(self, info=info), evidence, attention, thresholds)
+        return _result(self, evidence, attention, thresholds)
 
     def _with_scores(self, surrogates: Mapping[SurrogateRequest, SurrogateScore]) -> pd.DataFrame:
         """The evidence with `SURROGATE_COLUMNS`, NaN in rows without a surrogate."""
@@ -169,11 +156,22 @@ class WeighedRun:
 
 
 def _with_verdicts(evidence: pd.DataFrame, relations: Sequence[Relation]) -> pd.DataFrame:
-    """The evidence with the columns `verdict`, `tagged` and `replicates`."""
+    """The evidence with the columns `verdict`, `tagged`, `replicates` and `text_verdict`."""
     thresholds = {relation.id: relation.thresholds for relation in relations}
     verdict = verdicts(evidence, thresholds).to_numpy()
     probability = replicates(with_thresholds(evidence, thresholds))
-    return evidence.assign(verdict=verdict, tagged=verdict == TAGGED, replicates=probability)
+    # effects have no hard queries
+    of_text_alone = evidence
+    if all(name in evidence for name in TEXT_COLUMNS.values()):
+        of_text = {column: evidence[name] for column, name in TEXT_COLUMNS.items()}
+        of_text_alone = evidence.assign(**of_text)
+    text_verdict = verdicts(of_text_alone, thresholds).to_numpy()
+    return evidence.assign(
+        verdict=verdict,
+        tagged=verdict == TAGGED,
+        replicates=probability,
+        text_verdict=text_verdict,
+    )
 
 
 def weigh_run(
@@ -290,15 +288,6 @@ def with_direct_effects(heads: pd.DataFrame, effects: pd.DataFrame) -> pd.DataFr
         direct_effects=types_of_heads(heads, tags),
         direct_effect_lift=[strongest.get(key, float("nan")) for key in keys],
     )
-
-
-def _with_untested(info: RunInfo, tags: pd.DataFrame, test: str) -> RunInfo:
-    """The record with a note on tags that stand without one of their tests, if there are any."""
-    if tags.empty:
-        return info
-    tags = distinct_tags(tags)
-    names = ", ".join(tag_names(tags).unique())
-    return info.with_notes(f"{len(tags)} tags were not tested against {test}: {names}")
 
 
 def _effect_table(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -94,6 +95,34 @@ def preference(
         easy_rate=easy_rate,
         baseline_rate=bound.at(easy_rate),
     )
+
+
+def of_text_alone(sums: RelationSums) -> RelationSums:
+    """The sums of compared queries without those of the challenge set."""
+    return replace(
+        sums,
+        hits=sums.hits - sums.control,
+        divisor=sums.divisor - sums.chance[:, None],
+    )
+
+
+class TopRate(NamedTuple):
+    """Share of hard queries at which a target has more attention than any other token.
+
+    Sinks are left out. Each number is in [0, 1].
+    """
+
+    rate: Float[ndarray, " head"]
+    low: Float[ndarray, " head"]
+    high: Float[ndarray, " head"]
+
+
+def top_rate(hard: RelationSums) -> TopRate:
+    """The share with its 95 % interval, which is as wide as that of `preference`."""
+    rate = hard.mean(hard.target)
+    influence = ratio_influence(hard.target, hard.divisor, rate)
+    interval = _rate_interval(hard, rate, influence)
+    return TopRate(rate, interval.low, interval.high)
 
 
 def _rate_interval(

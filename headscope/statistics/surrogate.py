@@ -25,6 +25,7 @@ from headscope.measure.surrogate_rows import Cells, SurrogateRequest, SurrogateR
 from headscope.progress import OnProgress, silent
 from headscope.relations.hard_queries import least_attention
 from headscope.relations.relation import Relation
+from headscope.statistics.conditions import FEWEST_WRONG
 from headscope.statistics.intervals import (
     Interval,
     block_interval,
@@ -36,8 +37,6 @@ from headscope.statistics.surrogate_model import fit, predict
 
 HEADS_AT_ONCE = 64
 """Heads that are fitted together, which bounds memory."""
-FEWEST_WRONG = 5
-"""Fewest queries where the surrogate is wrong that can tell a head from it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,15 @@ class SurrogateScore:
 
 
 _UNKNOWN = float("nan")
-NO_SURROGATE = SurrogateScore(*[_UNKNOWN] * 6)
+NO_SURROGATE = SurrogateScore(
+    mass=_UNKNOWN,
+    hit_rate=_UNKNOWN,
+    wrong=0.0,
+    beyond=_UNKNOWN,
+    low=_UNKNOWN,
+    high=_UNKNOWN,
+)
+"""Score of a head that was asked for, where no query of its relation was read again."""
 
 
 def score_surrogates(

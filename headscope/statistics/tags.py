@@ -27,10 +27,12 @@ from headscope.statistics.conditions import (
     QUERIES,
     Numbers,
     Row,
+    decided_failures,
     failures,
     has_no_interval,
     inconclusive,
     is_open,
+    rival,
     undecided_in_words,
 )
 
@@ -137,19 +139,19 @@ def verdicts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.
     """The `verdict` column.
 
     `tagged` if every condition holds; `not identifiable` if there are too few blocks of documents
-    for an interval, or if all hold but that hard queries cannot distinguish the relation from
-    baselines; `inconclusive` if the interval of every failed condition includes its threshold; else
-    `no`.
+    for an interval, or if all hold but those that the text cannot decide, as it has too few queries
+    where the baseline or the surrogate is wrong; `inconclusive` if the interval of every failed
+    condition includes its threshold; else `no`.
     """
     if evidence.empty:
         return pd.Series([], dtype=object)
     table = with_thresholds(evidence, thresholds)
     failed = failures(table)
-    others = failed.drop(columns=HARD_QUERIES).any(axis=1)
+    is_rejected = decided_failures(table, failed).any(axis=1)
     numbers = Numbers(table)
     verdict = pd.Series(NO, index=failed.index)
     verdict[inconclusive(table, failed)] = INCONCLUSIVE
-    verdict[~others & is_open(numbers)] = UNIDENTIFIABLE
+    verdict[~is_rejected] = UNIDENTIFIABLE
     verdict[has_no_interval(numbers)] = UNIDENTIFIABLE
     verdict[~failed.any(axis=1)] = TAGGED
     return verdict
@@ -162,7 +164,7 @@ def is_undecided(table: pd.DataFrame) -> pd.Series:
     heads of which every condition holds that needs neither an interval nor hard queries.
     """
     numbers = Numbers(table)
-    failed = failures(table)
+    failed = decided_failures(table, failures(table))
     others = failed.drop(columns=[HARD_QUERIES, Q_VALUE]).any(axis=1)
     is_near = ~others & (numbers["lift"] > 0)
     has_interval = ~has_no_interval(numbers)
@@ -299,7 +301,7 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
         general = row[GENERAL]
         return f"{tag}; general: {general}" if general else tag
     if verdict == UNIDENTIFIABLE:
-        return f"{name}, or {row['baseline']}: this text cannot distinguish them; {numbers}"
+        return f"{name}, or {rival(row)}: this text cannot distinguish them; {numbers}"
     fails = INCONCLUSIVE if verdict == INCONCLUSIVE else "fails"
     conditions = "; ".join(failing)
     return f"closest to {name}: {numbers}; {fails}: {conditions}"

@@ -13,7 +13,7 @@ from math import isnan
 import pandas as pd
 
 from headscope.relations.relation import PARTIAL_SINK, SINK, Threshold
-from headscope.statistics.conditions import Row, undecided_in_words
+from headscope.statistics.conditions import Row, rival, undecided_in_words
 from headscope.statistics.head_lists import has_any_tag
 from headscope.statistics.tags import UNIDENTIFIABLE, is_undecided, with_thresholds
 from headscope.statistics.wording import baseline_in_words
@@ -43,7 +43,7 @@ def undecided(
     rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
     descriptions, lacking, counts = [], [], []
     for row in rows.to_dict("records"):
-        descriptions.append(alternatives(row["relation"], row["baseline"]))
+        descriptions.append(alternatives(row["relation"], rival(row)))
         lacking.append(undecided_in_words(row))
         counts.append(_hard_queries(row))
     return rows.assign(
@@ -59,15 +59,19 @@ def _hard_queries(row: Row) -> str:
     return f"{row['hard_n']:.0f}"
 
 
-def alternatives(relation: str, baseline: str) -> str:
-    """The two things a head may be doing, in words: the relation, or the baseline or chance.
+def alternatives(relation: str, rival: str) -> str:
+    """The two things a head may be doing, in words: the relation, or a baseline, or chance.
+
+    Args:
+        relation: name of the relation.
+        rival: what it cannot be told from; see `headscope.statistics.conditions.rival`.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
     'obj → its head, or nearest verb'
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    other = baseline_in_words(baseline) or "chance"
+    other = baseline_in_words(rival) or "chance"
     return f"{_relation(relation)}, or {other}"
 
 

@@ -91,8 +91,23 @@ def test_a_fixed_baseline_is_that_of_any_text_and_its_rate_is_measured_there(far
     assert facts["baseline"] == "nearest-VERB"
     assert facts["baseline_rate"] == pytest.approx(1 - far)
     assert facts["reference_rate"] == 0.7
-    # on the far text the second nearest verb is right at 80 points more
-    assert bool(found.notes) is (far > 0.5)
+    # both rates are 20 points or more away; on the far text the second nearest verb is right at 80
+    # points more
+    assert len(found.notes) == 1 + (far > 0.5)
+
+
+@pytest.mark.parametrize(
+    ("far", "queries", "differs"),
+    [(40, 100, False), (41, 100, True), (19, 100, True), (70, 99, False)],
+)
+def test_rates_of_the_reference_count_only_for_text_that_they_fit(far, queries, differs):
+    frontier = np.array([[1.0, 0.3], [0.0, 0.95]])
+    windows = texts([number < far for number in range(queries)])
+    found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB", frontier))
+    corners = found.facts[OBJECT[0].id]["baselines"]
+    # "the second nearest verb" is right at every hard query, and nothing is at the easy ones too
+    assert (corners[0] == [1.0, 0.0]) is differs
+    assert any(OBJECT[0].id in note for note in found.notes) is differs
 
 
 @pytest.mark.parametrize("reference", [0.2, 0.95])
@@ -218,7 +233,8 @@ def german(number: int, head: str) -> Window:
 def test_the_bar_is_above_heads_that_look_at_near_words():
     # a noun of a verb's clause is a target too seldom to compete, and stands before the adverb
     heads = ["Belege"] * 20 + ["hoffen"] * 20 + ["liefern"] * 400
-    evidence = evidence_of(NEAR_HEADS, [german(i, head) for i, head in enumerate(heads)])
+    windows = [german(i, head) for i, head in enumerate(heads)]
+    evidence = evidence_of(NEAR_HEADS, windows)
     *lazy, knows = evidence.itertuples()
     assert knows.hard_n == 40
     assert knows.hard_rate == 1
@@ -275,3 +291,26 @@ def test_the_beginning_ends_with_the_window_that_completes_its_tokens(lengths, e
 def test_a_text_without_an_easy_query_has_a_frontier():
     found = fit_baselines(texts([True] * 10), OBJECT, fixed=fixed("nearest-VERB"))
     assert found.facts[OBJECT[0].id]["baselines"] == [[0.0, 1.0]]
+
+
+def test_the_target_must_have_more_attention_than_words_that_are_no_candidates():
+    windows = texts([number % 2 == 0 for number in range(120)])
+
+    def patterns(window: Window) -> np.ndarray:
+        targets = targets_of(OBJECT[0], window)
+        rows = np.zeros((2, len(window), len(window)), np.float32)
+        rows[:, :, 0] = 1
+        for head, share in enumerate((0.4, 0.6)):
+            rows[head, targets.query, 0] = 0
+            rows[head, targets.query, targets.query] = 1 - share
+            rows[head, targets.query, targets.key] = share
+        return rows[None]
+
+    run = hs.score_patterns(patterns, windows, relations=OBJECT, progress=False)
+    evidence = run.evidence.sort_values("head")
+    assert evidence["hard_rate"].tolist() == [1, 1]
+    assert evidence["top_rate"].tolist() == [0, 1]
+    assert not evidence["tagged"].iloc[0]
+    # without a challenge set the text's own queries are all
+    assert (evidence["text_hard_n"] == evidence["hard_n"]).all()
+    assert (evidence["text_verdict"] == evidence["verdict"]).all()

@@ -7,6 +7,7 @@ attention falls with the distance. Neither a tree nor an entity is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -145,6 +146,42 @@ _BLURRED_NEARBY = (
 """Heads that follow a rule with `STRENGTH` of their attention, the rest on near words."""
 _FAVOURED = ("VERB", "NOUN", "PROPN", "ADP", "ADJ", "nominal", "verb or auxiliary", "SCONJ|PART")
 """Classes that get `FAVOUR` times the attention of other words, all of it falling with distance."""
+_OUTWEIGHED = (
+    (
+        "nearest word",
+        ("nearest VERB", "nearest VERB|ADJ", "nearest noun or name", "nearest nominal"),
+    ),
+    ("2 words back", ("nearest ADP", "nearest VERB", "nearest noun or name", "nearest nominal")),
+    ("3 words back", ("nearest ADP", "nearest VERB", "nearest noun or name")),
+    ("4 words back", ("nearest VERB", "nearest nominal")),
+    (
+        "nearest content word that closes a run",
+        ("nearest VERB", "second nearest VERB", "nearest verb or auxiliary that opens a run"),
+    ),
+    ("nearest VERB of the sentence", ("nearest word", "nearest noun or name")),
+    ("nearest PRON", ("nearest content word", "second nearest content word")),
+    ("nearest ADJ", ("nearest verb or auxiliary that opens a run", "nearest VERB")),
+    ("nearest noun or name of the clause", ("nearest VERB", "second nearest VERB")),
+)
+"""Pairs of rules of which the first has `STRENGTH` of the attention. Where it finds a word that is
+no candidate, the second decides which candidate has most."""
+_FADING_OF = ("VERB", "nominal", "noun or name", "ADP", "VERB|ADJ", "content word", "PROPN")
+"""Classes of which every word is attended to, near ones more."""
+_STEEP = 2.0
+"""Words over which the attention of a steep head falls e-fold."""
+_MORE_LISTS = (
+    "the a an this that these those",
+    "he she it they we i you",
+    "and or but nor",
+    "of in on at by for with from to",
+    "was were is are be been being",
+    "who which that whose whom",
+    "not no never n't nothing",
+    "has have had having",
+    "will would can could may might",
+    "one two three first second other",
+)
+"""Lists of frequent words of which the last is looked at."""
 FAVOUR = 8.0
 STRENGTH = 0.6
 
@@ -185,7 +222,17 @@ def _causal() -> Iterator[BaselineHead]:
     yield from map(_favouring, _FAVOURED)
     for kind in ("most frequent capital", "number in digits"):
         yield looking(_NEAREST, kind)
+    for first, seconds in _OUTWEIGHED:
+        for second in seconds:
+            yield _outweighed(_named(first), _named(second))
+    for kind in _FADING_OF:
+        for stretch in (" of the sentence", " of the clause"):
+            yield looking("every {}, near ones more", kind, stretch)
+        yield _fading_steeply(kind)
+    for members in _MORE_LISTS:
+        yield _last_of_list(members)
     for name in _FEATURES_OF_WORDS:
+        yield _last_alike(name)
         after_last = _after_last_alike(name)
         yield from (after_last, _blurred(after_last), _after_all_alike(name))
 
@@ -208,6 +255,38 @@ def _chain(first: BaselineHead, second: BaselineHead) -> BaselineHead:
 
     may = (*first.may, *second.may)
     return BaselineHead(f"{first.name}, else {second.name}", may=may, attention=attention)
+
+
+def _outweighed(first: BaselineHead, second: BaselineHead) -> BaselineHead:
+    rule = mixed((STRENGTH, first.attention), (1 - STRENGTH, second.attention))
+    may = (*first.may, *first.earns, *second.may, *second.earns, "positional/*")
+    return BaselineHead(f"{first.name} more than {second.name}", may=may, attention=rule)
+
+
+def _fading_steeply(kind: str) -> BaselineHead:
+    """The head of a class whose attention falls faster than that of other fading heads."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        is_key = reading.earlier & reading.is_of(*classes_of(kind))
+        position = reading.position
+        return reading.rows(is_key * np.exp((position[None, :] - position[:, None]) / _STEEP))
+
+    may = looking(_NEAREST, kind)
+    return BaselineHead(
+        f"every {kind}, fading steeply", may=(*may.may, *may.earns), attention=attention
+    )
+
+
+def _last_of_list(members: str) -> BaselineHead:
+    words = frozenset(members.split())
+
+    def attention(reading: WindowFeatures) -> Rows:
+        is_member = np.array([form.lower() in words for form in reading.forms], bool)
+        return reading.rows(last_key(reading.earlier & is_member))
+
+    # a list of the most frequent words of a class is the class, as far as attention goes
+    may = ("lexical/nearest-*",)
+    return BaselineHead(f"last of “{members}”", may=may, attention=attention)
 
 
 def _near_words(reading: WindowFeatures) -> Rows:
@@ -252,11 +331,26 @@ def _bigrams(classes: Sequence[str]) -> list[tuple[str, str]]:
     return list(zip(["", *classes], classes, strict=False))
 
 
-def _followers(name: str, reading: WindowFeatures) -> Table:
-    """Earlier words that follow a word which shares a feature with the query."""
+def _alike(name: str, reading: WindowFeatures) -> Table:
+    """Earlier words that share a feature with the query."""
     feature = map(str, _FEATURES_OF_WORDS[name](reading))
     _, value = np.unique(np.array([*feature], "U"), return_inverse=True)
-    alike = reading.earlier & (value[:, None] == value[None, :])
+    return np.asarray(reading.earlier & (value[:, None] == value[None, :]))
+
+
+def _last_alike(name: str) -> BaselineHead:
+    """The head that attends to the last word that shares a feature with the query."""
+
+    def attention(reading: WindowFeatures) -> Rows:
+        return reading.rows(last_key(_alike(name, reading)))
+
+    may = ("lexical/same-class", "lexical/duplicate*", "duplicate-token/repeat")
+    return BaselineHead(f"last word of the same {name}", may=may, attention=attention)
+
+
+def _followers(name: str, reading: WindowFeatures) -> Table:
+    """Earlier words that follow a word which shares a feature with the query."""
+    alike = _alike(name, reading)
     follows = np.zeros_like(alike)
     follows[:, 1:] = alike[:, :-1]
     return follows & reading.earlier
@@ -288,6 +382,9 @@ def _named(name: str) -> BaselineHead:
         if name.endswith(stretch):
             pick, kind = _pick_and_kind(name.removesuffix(stretch))
             return looking(pick, kind, stretch)
+    back = re.fullmatch(r"(\d) words back", name)
+    if back is not None:
+        return looking(f"{back[1]} {{}}s back", "word")
     return looking(*_pick_and_kind(name))
 
 

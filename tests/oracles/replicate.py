@@ -33,7 +33,10 @@ LIKELY = 0.5
 """Prediction from which on a table counts only the tags that should come again."""
 PREDICTED = (0, LIKELY, 0.6, 0.7, 0.8, 0.9, 1.001)
 """Limits of the predictions of a row of the calibration; the last one includes 1."""
-TYPES = "sink,positional,delimiter,lexical,induction,syntactic,coreference,semantic".split(",")
+TYPES = (
+    *("sink", "positional", "delimiter", "lexical", "induction", "duplicate-token"),
+    *("syntactic", "coreference", "semantic"),
+)
 
 
 def judged_rows(run: Result) -> pd.DataFrame:

@@ -13,7 +13,13 @@ import headscope as hs
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, Threshold
-from headscope.statistics.conditions import failures, open_in_words
+from headscope.statistics.conditions import (
+    FEWEST_WRONG,
+    SURFACE,
+    failures,
+    open_in_words,
+    undecided_in_words,
+)
 from headscope.statistics.estimates import weigh
 from headscope.statistics.result import by_name
 from headscope.statistics.tag_counts import TagCounts, tag_counts
@@ -25,6 +31,7 @@ from headscope.statistics.tags import (
     countable_types,
     decidable_relations,
     head_table,
+    is_undecided,
     reasons,
     verdicts,
     with_thresholds,
@@ -168,6 +175,10 @@ def reasons_of(row: dict) -> list[str]:
             },
             "0.19 [0.100, 0.195] of 30 queries where its surrogate is wrong",
         ),
+        (
+            {"top_rate": 0.19, "top_low": 0.1, "top_high": 0.195},
+            "tokens but sinks at 0.19 [0.100, 0.195] of 80 hard queries, needs 0.2",
+        ),
     ],
 )
 def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
@@ -198,6 +209,26 @@ def test_hard_queries_that_cannot_distinguish_decide_nothing(change, lacking):
     # another condition rejects the head all the same
     for other in ({"mass": 0.1}, {"ci_low": -0.5, "ci_high": -0.1, "lift": -0.3}):
         assert verdict_of(row | other) == NO
+
+
+@pytest.mark.parametrize("wrong", [0.0, 4.0])
+def test_a_surrogate_that_is_wrong_too_rarely_decides_nothing(wrong):
+    columns = ("beyond_surrogate", "beyond_low", "beyond_high")
+    row = HARD | {"surrogate_wrong": wrong, "tagged": False} | dict.fromkeys(columns, np.nan)
+    assert verdict_of(row) == UNIDENTIFIABLE
+    (sentence,) = reasons_of(row | {"verdict": UNIDENTIFIABLE})
+    assert SURFACE in sentence
+    table = with_thresholds(pd.DataFrame([row | {"verdict": UNIDENTIFIABLE}]), {"t/r": RULE})
+    assert f"needs {FEWEST_WRONG}" in undecided_in_words(table.iloc[0].to_dict())
+    assert is_undecided(table).all()
+    # another condition that cannot be decided decides as little, and another that fails rejects
+    assert verdict_of(row | {"hard_n": 9.0}) == UNIDENTIFIABLE
+    assert verdict_of(row | {"mass": 0.19}) == INCONCLUSIVE
+    assert verdict_of(row | {"mass": 0.1}) == NO
+    # enough queries decide, and a head that no surrogate was fitted for is not asked
+    decided = {"beyond_surrogate": 0.6, "beyond_low": 0.55, "beyond_high": 0.7}
+    assert verdict_of(row | decided | {"surrogate_wrong": 5.0}) == TAGGED
+    assert verdict_of(row | {"surrogate_wrong": np.nan}) == TAGGED
 
 
 @pytest.mark.parametrize(
