@@ -65,7 +65,18 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     for projection in _projections(network):
         if not computes_its_matrix(projection.module):
             merged.append(_kind(projection.module))
-            projection.holder.set_submodule(projection.name, _merged_projection(name, projection))
+            module = projection.module
+            try:
+                merged_module = _merged(module)
+            except TypeError:  # it takes more than a stream (ZAYA's convolutions)
+                merged_module = None
+            if merged_module is None:
+                raise ModelError(
+                    f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix "
+                    "product and a bias; put a linear layer in its place, for an adapter by "
+                    "merge_and_unload()"
+                )
+            projection.holder.set_submodule(projection.name, merged_module)
     merged += _merge_ends(network)
     if not merged:
         return ()
@@ -128,20 +139,6 @@ def _bridged_matrices(bridge: Any) -> Iterator[tuple[str, nn.Module]]:
         weight: Any = getattr(module, "weight", None)
         if isinstance(weight, Tensor) and weight.dim() == 2:
             yield title, module
-
-
-def _merged_projection(name: str, projection: _Projection) -> nn.Module:
-    module = projection.module
-    try:
-        merged = _merged(module)
-    except TypeError:  # it takes more than a stream (ZAYA's convolutions)
-        merged = None
-    if merged is None:
-        raise ModelError(
-            f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix product "
-            "and a bias; put a linear layer in its place, for an adapter by merge_and_unload()"
-        )
-    return merged
 
 
 def _merge_ends(network: Any) -> list[str]:
