@@ -142,7 +142,17 @@ def run_from_files(
             parts["means"], parts["pictures"] = read_means(files[MEANS])
     with reading(folder):
         run = Result(**parts, thresholds=record.relations, info=inward(info, folder))
-        _check_heads(run, folder)
+        facts = run.info["model"]
+        layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
+        count = len(layers) * facts["heads"]
+        # a forged number of layers must not be counted through
+        expected: set[tuple[int, int]] = set()
+        if count == len(run.heads):
+            expected = set(product(layers, range(facts["heads"])))
+        faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
+        fault = next(faults, None)
+        if fault is not None:
+            raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
     run = _with_columns_since_0_2_0(run)
     if SUMS in files:
         with reading(folder / SUMS):
@@ -150,25 +160,6 @@ def run_from_files(
             shape = layers_of(run), int(run.heads["head"].max()) + 1
             run = replace(run, tally=read_sums(files[SUMS], relations, shape))
     return run
-
-
-def _check_heads(run: Result, folder: Path) -> None:
-    """Compare the heads of all tables and patterns with those that the model has.
-
-    Raises:
-        RunError: a head is missing, comes twice, or is not one of the model's.
-    """
-    facts = run.info["model"]
-    layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
-    count = len(layers) * facts["heads"]
-    # a forged number of layers must not be counted through
-    expected: set[tuple[int, int]] = set()
-    if count == len(run.heads):
-        expected = set(product(layers, range(facts["heads"])))
-    faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
-    fault = next(faults, None)
-    if fault is not None:
-        raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
 
 
 class _Fault(NamedTuple):

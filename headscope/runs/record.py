@@ -94,6 +94,21 @@ def describe_input(
     if model.others:
         facts["layers"] = model.layers + len(model.others)
         facts["attention_layers"] = [*model.attention_layers]
+    # the command that repeats the run; relations of a plugin need their code
+    words = ["headscope", "classify", name_of(model.name)]
+    if list(corpora) != shipped_corpora():
+        names = {corpus: corpus_name for corpus_name, corpus in named_corpora().items()}
+        for corpus in corpora:
+            corpus_name = names.get(Path(corpus)) or name_of(str(corpus))
+            words += ["--corpus", corpus_name]
+    # `--types` is left out for the default, for a preset, and for types of a plugin
+    measured = tuple(dict.fromkeys(relation.type for relation in relations))
+    is_preset = settings.quick and settings.types is None
+    are_registered = set(measured) <= set(head_types())
+    types: tuple[str, ...] | None = None
+    if not is_preset and are_registered and measured != _measurable(None, model):
+        types = (ALL,) if measured == _measurable([ALL], model) else measured
+    options = settings.model_copy(update={"types": types}).words()
     return RunInfo(
         model={**facts, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),
@@ -107,42 +122,12 @@ def describe_input(
         ),
         engine=model.engine.name,
         preliminary=_left_out(model, relations, settings) if settings.quick else None,
-        command=_command(model, relations, corpora, settings),
+        command=shlex.join([*words, *options]),
         settings={
             **settings.to_json(),
             "batch_tokens": batch_tokens_on(model.device),
         },
     )
-
-
-def _command(
-    model: Model,
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    settings: Settings,
-) -> str:
-    """The command that repeats the run; relations of a plugin need their code."""
-    words = ["headscope", "classify", name_of(model.name)]
-    if list(corpora) != shipped_corpora():
-        names = {path: name for name, path in named_corpora().items()}
-        for path in corpora:
-            name = names.get(Path(path)) or name_of(str(path))
-            words += ["--corpus", name]
-    types = _command_types(model, relations, settings)
-    options = settings.model_copy(update={"types": types}).words()
-    return shlex.join([*words, *options])
-
-
-def _command_types(
-    model: Model, relations: Sequence[Relation], settings: Settings
-) -> tuple[str, ...] | None:
-    """The types of a run as an option; None for the default, a preset or types of a plugin."""
-    types = tuple(dict.fromkeys(relation.type for relation in relations))
-    is_preset = settings.quick and settings.types is None
-    are_registered = set(types) <= set(head_types())
-    if is_preset or not are_registered or types == _measurable(None, model):
-        return None
-    return (ALL,) if types == _measurable([ALL], model) else types
 
 
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
