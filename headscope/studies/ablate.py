@@ -302,7 +302,21 @@ def ablate_heads(
     near = near_behaviour(rerunner.score)
     for head in heads:
         if head not in scored:
-            rows.append(_unscored_row(head, near) | {"how": method})
+            # the text has no prediction for the type of this head
+            rows.append(
+                {
+                    "kind": "head",
+                    "layer": head.head[0],
+                    "head": head.head[1],
+                    "type": head.type,
+                    "behaviour": near,
+                    "n": 0,
+                    "relation": "",
+                    "p_value": np.nan,
+                    "verdict": f"{UNTESTED}: the text has no prediction for this type",
+                }
+                | {"how": method}
+            )
     return pd.DataFrame(rows)
 
 
@@ -339,21 +353,6 @@ class _Scores:
     """By the untouched model."""
     without: Mapping[Head, Float[ndarray, " prediction"]]
     """With each head ablated."""
-
-
-def _unscored_row(head: HeadOfType, behaviour: str) -> dict[str, Any]:
-    """The row of a head whose type has no prediction in any text."""
-    return {
-        "kind": "head",
-        "layer": head.head[0],
-        "head": head.head[1],
-        "type": head.type,
-        "behaviour": behaviour,
-        "n": 0,
-        "relation": "",
-        "p_value": np.nan,
-        "verdict": f"{UNTESTED}: the text has no prediction for this type",
-    }
 
 
 def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str) -> _Scores:

@@ -9,7 +9,7 @@ follows. Effects on later tokens, through heads that read what the head wrote, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -222,7 +222,11 @@ def knock_out_edges(
     for names in {tag.relations for tag in tags}:
         relations = [known[name] for name in names if name in known]
         targeted[names] = queries_by_block(relations, windows, blocks, queries=queries, seed=seed)
-    by_window = _tests_by_window(tags, targeted)
+    # each tag with the queries of its relations, by the number of the window
+    by_window: dict[int, list[tuple[Tag, TargetedQuery]]] = {}
+    for tag in tags:
+        for query in targeted[tag.relations]:
+            by_window.setdefault(query.window, []).append((tag, query))
     by_tag: dict[Tag, list[tuple[int, Changed]]] = {tag: [] for tag in tags}
     for done, (index, tests) in enumerate(sorted(by_window.items())):
         changed = runner.run(windows[index].tokens, _moves(tests, seed))
@@ -233,17 +237,6 @@ def knock_out_edges(
             by_tag[tag].append((block, of_query))
         progress(done + 1, len(by_window))
     return pd.DataFrame([edge_row(tag, parts, seed=seed) for tag, parts in by_tag.items()])
-
-
-def _tests_by_window(
-    tags: Sequence[Tag], targeted: Mapping[tuple[str, ...], Sequence[TargetedQuery]]
-) -> dict[int, list[tuple[Tag, TargetedQuery]]]:
-    """Each tag with the queries of its relations, by the number of the window."""
-    by_window: dict[int, list[tuple[Tag, TargetedQuery]]] = {}
-    for tag in tags:
-        for query in targeted[tag.relations]:
-            by_window.setdefault(query.window, []).append((tag, query))
-    return by_window
 
 
 def queries_by_block(

@@ -199,7 +199,10 @@ def minimal_pairs(
     for pair in pairs:
         good = _sentence(pair.good, tokenizer)
         bad = _sentence(pair.bad, tokenizer)
-        shared = _shared_length(good, bad)
+        # the pair differs from here on
+        least = min(len(good), len(bad))
+        is_same = good[:least] == bad[:least]
+        shared = int(np.cumprod(is_same).sum())
         for tokens in (good, bad):
             row = len(sentences)
             scored += [ScoredPosition(row, position) for position in range(shared, len(tokens))]
@@ -220,13 +223,6 @@ def minimal_pairs(
 def _sentence(text: str, tokenizer: Tokenizer) -> Int[ndarray, " position"]:
     tokens = tokenizer.encode(Document("pair", text, ())).tokens
     return np.concatenate([[tokenizer.bos], tokens])
-
-
-def _shared_length(first: Int[ndarray, " position"], other: Int[ndarray, " other_position"]) -> int:
-    """Number of equal tokens at the beginning of both."""
-    least = min(len(first), len(other))
-    is_same = first[:least] == other[:least]
-    return int(np.cumprod(is_same).sum())
 
 
 def near_and_away(

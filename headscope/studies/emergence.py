@@ -235,7 +235,15 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         if self.out is not None:
             self.emergence.save(self.out, overwrite=True)
         if self.log is not None:
-            self.log(self._logged(run, self._cells[f"step{step}"]))
+            # the largest lift of a type moves before its tags do
+            logged: dict[str, float] = {}
+            for name, count in self._cells[f"step{step}"].counts.items():
+                if name not in NO_TYPE:
+                    logged[f"heads/{name}"] = float(count)
+            lifts = run.evidence.groupby("type")["lift"].max().dropna()
+            for name, lift in lifts.items():
+                logged[f"lift/{name}"] = float(lift)
+            self.log(logged)
 
     @random_state_kept()  # training goes on with the same dropout and batches
     def _classified(self, network: Any, tokenizer: Any) -> Run:
@@ -252,14 +260,3 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             examples=False,
             progress=False,
         )
-
-    def _logged(self, run: Run, cell: Cell) -> dict[str, float]:
-        """Heads of each type, and the largest lift of each, which moves before tags do."""
-        logged: dict[str, float] = {}
-        for name, count in cell.counts.items():
-            if name not in NO_TYPE:
-                logged[f"heads/{name}"] = float(count)
-        lifts = run.evidence.groupby("type")["lift"].max().dropna()
-        for name, lift in lifts.items():
-            logged[f"lift/{name}"] = float(lift)
-        return logged

@@ -24,7 +24,7 @@ from scipy.special import stdtr
 from torch import Tensor
 
 from headscope.causal.loss import logits_of
-from headscope.causal.token_rerun import LastToken, LastTokenRunner
+from headscope.causal.token_rerun import LastTokenRunner
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -251,7 +251,17 @@ def task_effects(
         rises = []
         for layer in runner.model.attention_layers:
             values = _values(reading, others, layer, prompts=len(prompts))
-            patched = scores(_patched(runner, runs, layer, values))
+            # one head of the last token is set to one value at a time
+            count, heads, kinds, width = values.shape
+            prompt_number, head, _ = np.indices((count, heads, kinds)).reshape(3, -1)
+            states = runner.states(
+                runs,
+                layer,
+                prompt=torch.from_numpy(prompt_number),
+                head=torch.from_numpy(head),
+                value=values.reshape(-1, width),
+            )
+            patched = scores(states.reshape(count, heads * kinds, -1))
             rise = patched - before
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
@@ -306,25 +316,6 @@ def _scores(
     among_answers = right_logit - answer_logits.logsumexp(-1)
     scores = torch.stack([among_words, among_answers])
     return scores.double().numpy()
-
-
-def _patched(
-    runner: LastTokenRunner,
-    runs: Sequence[LastToken],
-    layer: int,
-    values: Float[Tensor, "prompt head value width"],
-) -> Float[Tensor, "prompt item d_model"]:
-    """Last states with one head set to one value at a time."""
-    prompts, heads, kinds, width = values.shape
-    prompt, head, _ = np.indices((prompts, heads, kinds)).reshape(3, -1)
-    states = runner.states(
-        runs,
-        layer,
-        prompt=torch.from_numpy(prompt),
-        head=torch.from_numpy(head),
-        value=values.reshape(-1, width),
-    )
-    return states.reshape(prompts, heads * kinds, -1)
 
 
 def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
@@ -445,20 +436,13 @@ def effects_by_head(
         "tasks": [";".join(np.array(names, object)[row]) for row in holds],
     }
     table = pd.DataFrame(columns)
-    table["function_vector"] = _is_tagged(table, holds)
-    order = ["function_vector", "lift"]
-    table = table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
-    return table[STUDY.names]
-
-
-def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Series:
-    """True for the heads that meet every condition of a tag."""
+    # a tag needs every condition, in both halves of the tasks
     smaller_half = np.minimum(table["first_half"], table["second_half"])
     least_among = AMONG_ANSWERS * table["lift"]
     holds_in_first = holds[:, 0::2].any(1)
     holds_in_second = holds[:, 1::2].any(1)
     enough_tasks = holds.shape[1] >= MIN_TASKS
-    return (
+    table["function_vector"] = (
         (smaller_half >= THRESHOLD)
         & (table["ci_low"] > 0)
         & (table["among_answers_low"] > 0)
@@ -467,3 +451,6 @@ def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Ser
         & holds_in_second
         & enough_tasks
     )
+    order = ["function_vector", "lift"]
+    table = table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return table[STUDY.names]

@@ -415,32 +415,25 @@ def row_numbers(
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
     entropy = -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1)
     beyond = attention.masked_fill(grid.left_out, -1.0)
+    heads, rows, keys = attention.shape
+    # key k continues an earlier copy of the query's token if k − 1 has that token
+    query_tokens = tokens[first : first + rows, None]
+    is_copy = (query_tokens == tokens[: keys - 1]).tril(first - 1)
+    query, copy = is_copy.nonzero(as_tuple=True)
+    copied = attention[:, query, copy + 1]
+    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
+    scores = attention.new_full((heads, rows), torch.nan)
+    scores = scores.index_fill(1, query, 0.0)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
         "prev_token_score": before,
         "pattern_entropy": entropy,
-        "induction_score": _induction_scores(attention, tokens, first),
+        "induction_score": scores.index_add(1, query, copied),
         "mass": mass,
         "distance": distance,
         "square": square,
         "largest": beyond.amax(-1),
     }
-
-
-def _induction_scores(
-    attention: Float[Tensor, "head query key"], tokens: Int[Tensor, " position"], first: int
-) -> Float[Tensor, "head query"]:
-    """Attention on keys after earlier copies of the query's token; NaN without a copy."""
-    heads, queries, keys = attention.shape
-    # key k continues an earlier copy of the query's token if k − 1 has that token
-    query_tokens = tokens[first : first + queries, None]
-    is_copy = (query_tokens == tokens[: keys - 1]).tril(first - 1)
-    query, copy = is_copy.nonzero(as_tuple=True)
-    copied = attention[:, query, copy + 1]
-    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
-    scores = attention.new_full((heads, queries), torch.nan)
-    scores = scores.index_fill(1, query, 0.0)
-    return scores.index_add(1, query, copied)
 
 
 class _Grid(NamedTuple):
@@ -521,9 +514,20 @@ def head_file(
     inner = cells.some((cells.query > 0) & (cells.key > 0))
     lengths = [len(window) for window in texts.windows]
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
+    # distances from queries to their strongest key, if it has enough attention
+    pairs = inner.some(inner.attention >= TOP_PAIR)
+    order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
+    by_query = pairs.some(order)
+    queries = np.stack([by_query.window, by_query.query])
+    _, first = np.unique(queries, axis=1, return_index=True)
+    strongest = by_query.some(first)
+    distances = np.abs(strongest.query - strongest.key)
+    powers = range((max(lengths) - 1).bit_length() + 1)
+    edges = [0] + [2**power for power in powers]
+    counts, _ = np.histogram(distances, edges)
     return {
         "sequences": sequences,
-        "qk_distance_histogram": _distance_histogram(inner, max(lengths)),
+        "qk_distance_histogram": {"bin_edges": edges, "bin_values": counts.tolist()},
         "top_query_tokens": texts.table(inner, inner.query),
         "top_key_tokens": texts.table(inner, inner.key),
         "histogram": {"bin_edges": bins.round(4).tolist(), "bin_values": maxima.tolist()},
@@ -533,18 +537,3 @@ def head_file(
             "n_tokens": sum(lengths),
         },
     }
-
-
-def _distance_histogram(cells: StrongCells, longest: int) -> dict[str, list[int]]:
-    """Distances from queries to their strongest key, if it has enough attention."""
-    pairs = cells.some(cells.attention >= TOP_PAIR)
-    order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
-    by_query = pairs.some(order)
-    queries = np.stack([by_query.window, by_query.query])
-    _, first = np.unique(queries, axis=1, return_index=True)
-    strongest = by_query.some(first)
-    distances = np.abs(strongest.query - strongest.key)
-    powers = range((longest - 1).bit_length() + 1)
-    edges = [0] + [2**power for power in powers]
-    counts, _ = np.histogram(distances, edges)
-    return {"bin_edges": edges, "bin_values": counts.tolist()}

@@ -69,7 +69,11 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     one, other, roots = scores.first, scores.second, scores.roots
     queries = _unit(one.scores, roots)
     similarity = queries @ _unit(other.scores, roots).T
-    best = _most_similar(similarity, one, other)
+    # of equally similar heads, the one of the same layer and number
+    heads = one.heads[HEAD].to_numpy()
+    others = other.heads[HEAD].to_numpy()
+    same_position = (heads[:, None] == others).all(2)
+    best = np.asarray((similarity + 1e-9 * same_position).argmax(1))
     largest = similarity[np.arange(len(best)), best]
     exceeded = _exceeded(queries, other, roots, largest)
     q_values = adjusted((1 + exceeded) / (1 + PERMUTATIONS))
@@ -90,16 +94,6 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
         values={"runs": names, "matched": len(matched), "relations": len(roots)},
         draw=partial(STUDY.draw, table=cells),
     )
-
-
-def _most_similar(
-    similarity: Float[ndarray, "head other"], one: _Scores, other: _Scores
-) -> Int[ndarray, " head"]:
-    """Row of the most similar head; of equal ones, the head of the same layer and number."""
-    heads = one.heads[HEAD].to_numpy()
-    others = other.heads[HEAD].to_numpy()
-    same_position = (heads[:, None] == others).all(2)
-    return np.asarray((similarity + 1e-9 * same_position).argmax(1))
 
 
 class _Scores(NamedTuple):

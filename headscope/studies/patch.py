@@ -15,7 +15,6 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
 from pydantic import Field
 
@@ -257,7 +256,12 @@ def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
     patches = []
     positions = pair.alignment.edge_positions
     for layer, head in heads:
-        for query, key in _largest_cells(pair.carried_change(layer, head), limit):
+        # the cells with the largest changes above 0
+        change = pair.carried_change(layer, head)
+        values, cells = change.flatten().sort(descending=True, stable=True)
+        length = change.shape[1]
+        best = cells[: int((values[:limit] > 0).sum())].tolist()
+        for query, key in (divmod(cell, length) for cell in best):
             patches.append(Patch(layer, head, positions[query], positions[key]))
     return patches
 
@@ -327,14 +331,6 @@ def _metrics(
             metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
             steps.advance(len(batch))
     return np.array(metrics, float)
-
-
-def _largest_cells(change: Float[torch.Tensor, "query key"], limit: int) -> list[tuple[int, int]]:
-    """The cells with the largest changes above 0."""
-    values, cells = change.flatten().sort(descending=True, stable=True)
-    length = change.shape[1]
-    best = cells[: int((values[:limit] > 0).sum())].tolist()
-    return [divmod(cell, length) for cell in best]
 
 
 def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, int], list[str]]:

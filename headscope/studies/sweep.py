@@ -253,7 +253,14 @@ def _results(
 ) -> Generator[Cell, None, None]:
     run = partial(_run, spec)
     if address is not None:
-        return _results_of_cluster(run, cells, workers, address)
+        # the processes start in the current folder, which all machines of the cluster must share
+        optional_package(f"--address {address}", "ray")
+        import ray
+
+        unusable = f"Ray at {address} cannot be used"
+        with reported_as(HeadscopeError, unusable, ConnectionError, RuntimeError, ValueError):
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        return _results_of_pool(run, cells, workers)
     if workers > 1:
         return _results_of_processes(run, cells, workers)
     backend = LastModel()
@@ -289,25 +296,6 @@ def _start(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-
-
-def _results_of_cluster(
-    run: Callable[[Cell], Cell], cells: Sequence[Cell], workers: int, address: str
-) -> Generator[Cell, None, None]:
-    """Connect to a Ray cluster and complete cells in its processes; yield them in order.
-
-    The processes start in the current folder, which all machines of the cluster must share.
-
-    Raises:
-        HeadscopeError: Ray is not installed, or the cluster cannot be used.
-    """
-    optional_package(f"--address {address}", "ray")
-    import ray
-
-    unusable = f"Ray at {address} cannot be used"
-    with reported_as(HeadscopeError, unusable, ConnectionError, RuntimeError, ValueError):
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    return _results_of_pool(run, cells, workers)
 
 
 def _results_of_pool(

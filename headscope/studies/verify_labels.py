@@ -39,7 +39,7 @@ from headscope.statistics.tags import (
 )
 from headscope.statistics.wording import strictest_control
 from headscope.studies.study import Study, study, table_columns
-from headscope.user_tables import UserTable, read_csv, table_of_frame
+from headscope.user_tables import read_csv, table_of_frame
 from headscope.views.head_account import direct_effect_line, findings
 from headscope.views.prose import render
 from headscope.views.study_result import StudyResult
@@ -188,7 +188,11 @@ class LabelJudge:
         Raises:
             RunError: rows are invalid, or there are none.
         """
-        table = _label_table(labels)
+        if isinstance(labels, pd.DataFrame):
+            table = table_of_frame(labels, "labels", RunError)
+        else:
+            table = read_csv(labels, RunError, "a CSV of labels: head,label")
+        table.check_columns(FILE_COLUMNS)
         labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []
         for number, row in table.rows.items():
@@ -238,7 +242,20 @@ class LabelJudge:
             return row | self._attention_columns(attention, tags)
         if len(effects):
             return row | self._effect_columns(effects)
-        return row | {"sentence": self._untested(labelled.meaning)}
+        # the run has no evidence for this label
+        types = dict.fromkeys(relation.partition("/")[0] for relation in labelled.meaning.relations)
+        types.pop(WRITES, None)
+        options = f"--types {','.join(types)}" if types else "--direct-effects"
+        return row | {
+            "sentence": render(
+                "label",
+                finding="",
+                test=labelled.meaning.test,
+                relations=labelled.meaning.relations,
+                model=name_of(self.run.name),
+                options=options,
+            )
+        }
 
     def _attention_columns(self, rows: pd.DataFrame, tags: Sequence[str]) -> dict[str, Any]:
         """Columns of a label that a relation of attention decides."""
@@ -260,20 +277,6 @@ class LabelJudge:
         row: Row = rows.to_dict("records")[0]
         line = direct_effect_line(row, self.run.info["effects"])
         return {"relation": row["id"], "verdict": row["verdict"], "sentence": f"{line}."}
-
-    def _untested(self, meaning: LabelMeaning) -> str:
-        """The sentence on a label for which the run has no evidence."""
-        types = dict.fromkeys(relation.partition("/")[0] for relation in meaning.relations)
-        types.pop(WRITES, None)
-        options = f"--types {','.join(types)}" if types else "--direct-effects"
-        return render(
-            "label",
-            finding="",
-            test=meaning.test,
-            relations=meaning.relations,
-            model=name_of(self.run.name),
-            options=options,
-        )
 
     def is_true(self, meaning: LabelMeaning) -> Bool[ndarray, " head"]:
         """True for each head of the run for which a label is true."""
@@ -298,21 +301,6 @@ def _effects(run: Result) -> pd.DataFrame:
     thresholds = {effect.id: effect.thresholds for effect in EFFECTS}
     judged = verdicts(evidence, thresholds)
     return effects.assign(verdict=judged.to_numpy())
-
-
-def _label_table(labels: Any) -> UserTable:
-    """The rows of a DataFrame or of a CSV file.
-
-    Raises:
-        HeadscopeError: the file cannot be read.
-        ChoiceError: a column is missing.
-    """
-    if isinstance(labels, pd.DataFrame):
-        table = table_of_frame(labels, "labels", RunError)
-    else:
-        table = read_csv(labels, RunError, "a CSV of labels: head,label")
-    table.check_columns(FILE_COLUMNS)
-    return table
 
 
 def _summary(

@@ -105,7 +105,15 @@ def why(
     """
     names = several_heads(heads)
     explicit = list(changes) if corpus is None else ["corpus", *changes]
-    run = _stored_run(model, explicit)
+    # a stored run answers as it is; it is not measured again with another text or setting
+    run = run_named(model, revision=None)
+    if run is None and not explicit and isinstance(model, str | Path):
+        run = load(model) if atlas_of(model) is not None else None
+    if run is not None and explicit:
+        raise RunError(
+            f"{', '.join(explicit)}: a run is not measured again; name its model, "
+            f"{run.name}, to measure it"
+        )
     is_measured = run is None
     if run is None:
         settings = settings_of(Settings(quick=True), changes)
@@ -190,23 +198,6 @@ class HeadAnswers(StudyResult):
         return self.text
 
 
-def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
-    """The run that answers as it is; None for a model that is to be read.
-
-    Raises:
-        RunError: the run cannot be read, or a text or setting was given for it.
-    """
-    run = run_named(model, revision=None)
-    if run is None and not explicit and isinstance(model, str | Path):
-        run = load(model) if atlas_of(model) is not None else None
-    if run is not None and explicit:
-        raise RunError(
-            f"{', '.join(explicit)}: a run is not measured again; name its model, "
-            f"{run.name}, to measure it"
-        )
-    return run
-
-
 def _read(
     model: Any,
     corpus: Any,
@@ -249,7 +240,13 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
 def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
     if pd.notna(row["q_value"]):
-        yield _lift_of(row)
+        lift = row["lift"]
+        low = row["ci_low"]
+        high = row["ci_high"]
+        yield (
+            f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
+            f"q {row['q_value']:.1g}, {row['n']:,} queries"
+        )
     others = rows.iloc[1:]
     near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
     if len(near):
@@ -270,16 +267,6 @@ def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:
                     f"in the circuit of the task {task['name']} ({effect:+.2f} {task['unit']} "
                     f"without it): {first.partition(': ')[2]}"
                 )
-
-
-def _lift_of(row: Row) -> str:
-    lift = row["lift"]
-    low = row["ci_low"]
-    high = row["ci_high"]
-    return (
-        f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
-        f"q {row['q_value']:.1g}, {row['n']:,} queries"
-    )
 
 
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
@@ -341,32 +328,24 @@ def short_example(example: Example, width: int = WIDTH) -> str:
     line = ""
     for count in range(len(targets), 0, -1):
         for context in range(CONTEXT, -1, -1):
-            line = _line(example, targets[:count], context)
+            parts = []
+            before = -1
+            # tokens up to `context` before or after the query and its targets, in order
+            last = len(example.tokens) - 1
+            indices: set[int] = set()
+            for centre in (example.query, *targets[:count]):
+                first = max(0, centre - context)
+                end = min(last, centre + context) + 1
+                indices.update(range(first, end))
+            for index in sorted(indices):
+                token = example.marked(index)
+                if example.positions[index] != before + 1:
+                    token = f" … {token.lstrip(' ')}"
+                parts.append(token)
+                before = example.positions[index]
+            if before + 1 != example.length:
+                parts.append(" …")
+            line = "".join(parts).strip()
             if len(line) <= width:
                 return line
     return line
-
-
-def _line(example: Example, targets: Sequence[int], context: int) -> str:
-    parts = []
-    before = -1
-    for at in _indices_near(example, targets, context):
-        token = example.marked(at)
-        if example.positions[at] != before + 1:
-            token = f" … {token.lstrip(' ')}"
-        parts.append(token)
-        before = example.positions[at]
-    if before + 1 != example.length:
-        parts.append(" …")
-    return "".join(parts).strip()
-
-
-def _indices_near(example: Example, targets: Sequence[int], context: int) -> list[int]:
-    """Tokens up to `context` before or after the query and its targets, in order."""
-    last = len(example.tokens) - 1
-    indices: set[int] = set()
-    for centre in (example.query, *targets):
-        first = max(0, centre - context)
-        end = min(last, centre + context) + 1
-        indices.update(range(first, end))
-    return sorted(indices)

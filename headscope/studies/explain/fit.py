@@ -237,7 +237,9 @@ class LayerFit:
         self.least_of_bigrams = self._least_gain(BIGRAMS_PAY)
         self.target_mass = selector.masses(fitted)
         self.pattern = torch.empty(fitted.shape)
-        terms = self._base_terms()
+        # begin with the initial features that the texts have, without a gate
+        numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
+        terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         map_heads(self._begin, len(self.drafts))
 
@@ -248,11 +250,6 @@ class LayerFit:
         nats = kl_divergences(self.attention[:, choosing], uniform[choosing].log()).sum(-1)
         least = LEAST * (self.texts.selection_rows - self.texts.fitted)
         return (nats * share).clamp_min(least)
-
-    def _base_terms(self) -> list[Term]:
-        """The initial features that the texts have, without a gate."""
-        numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
-        return [Term(numbers[name], -1) for name in BASE if name in numbers]
 
     def _values(self, head: int, terms: Sequence[Term]) -> Float[Tensor, "term row key"]:
         """Values of features on the rows that fit and choose."""
@@ -291,7 +288,12 @@ class LayerFit:
         draft = self.drafts[head]
         if draft.done:
             return
-        number = self._best_candidate(gains.nats[:, head], draft.tried)
+        # the candidate with the largest gain that was not tried; a gated one must pay for its gate
+        nats = gains.nats[:, head].clone()
+        nats[torch.tensor(draft.tried, dtype=torch.long)] = -torch.inf
+        nats[self.selector.features :] /= GATED_PAYS
+        best = int(nats.argmax())
+        number = best if nats[best] > 0 else None
         if number is None:
             draft.done = True
             return
@@ -313,16 +315,6 @@ class LayerFit:
         draft.failed = 0
         draft.done = len(draft.terms) >= self.features + SPARE
         self.pattern[head] = fitted.pattern
-
-    def _best_candidate(
-        self, nats: Float[Tensor, " candidate"], tried: Sequence[int]
-    ) -> int | None:
-        """The candidate with the largest gain that was not tried; None if no gain is above 0."""
-        nats = nats.clone()
-        nats[torch.tensor(tried, dtype=torch.long)] = -torch.inf
-        nats[self.selector.features :] /= GATED_PAYS
-        number = int(nats.argmax())
-        return number if nats[number] > 0 else None
 
     def _fit(self, head: int, values: Tensor, start: Tensor, *, steps: int = 3) -> Fitted:
         count = self.texts.fitted
@@ -373,7 +365,10 @@ class LayerFit:
         curvature_cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
         for term in curvature_cost.argsort().tolist()[:TRIED_REMOVALS]:
             remaining = [other for other in range(len(values)) if other != term]
-            start = _weights_without(fitted, term)[remaining]
+            # start at the minimum of the quadratic approximation where the term's weight is 0
+            inverse = fitted.inverse
+            step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
+            start = (fitted.weights - step)[remaining]
             refitted = self._fit(head, values[remaining], start)
             loss = self._judge(head, values[remaining], refitted.weights)
             if loss < limit:
@@ -390,10 +385,3 @@ class _Fewer:
     fitted: Fitted
     loss: float
     """Divergence on the choosing rows in nats."""
-
-
-def _weights_without(fitted: Fitted, term: int) -> Float[Tensor, " term"]:
-    """Weights at the minimum of the quadratic approximation where one term's weight is 0."""
-    inverse = fitted.inverse
-    step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
-    return fitted.weights - step

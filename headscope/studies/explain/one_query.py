@@ -142,7 +142,8 @@ class PlainTextExplainer:
         size = len(window)
         logits = torch.zeros(len(terms.features), size, size)
         logits[:, texts.query] = terms.logits
-        shares = _softmax(logits.sum(0), window)
+        hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
+        shares: ndarray = logits.sum(0).masked_fill(hidden, -torch.inf).softmax(-1).numpy()
         return TextExplanation(terms.features, logits.numpy(), shares)
 
     def _content(self, fitted: FeatureModel, texts: Texts) -> Float[Tensor, "row key"] | None:
@@ -151,12 +152,6 @@ class PlainTextExplainer:
             return None
         contents = contents_of(self.model, texts, {fitted.layer})
         return contents[fitted.layer][fitted.head]
-
-
-def _softmax(logits: Float[Tensor, "query key"], window: Window) -> Float[ndarray, "query key"]:
-    hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
-    shares: ndarray = logits.masked_fill(hidden, -torch.inf).softmax(-1).numpy()
-    return shares
 
 
 def without_annotation(window: Window) -> Window:
