@@ -188,6 +188,7 @@ def _scored_relations(
         )
     if not settings.direct_effects:
         return list(relations)
+    # relations of the user's own have no effects that are known
     effects = effects_of(settings.types, relations) if own_relations is None else []
     if not effects:
         types = ", ".join(dict.fromkeys(effect.type for effect in EFFECTS))
@@ -212,6 +213,7 @@ def _choose_precision(
     """
     models = session.models
     model = models.model
+    # no measurement is needed where one precision is out of the question
     if settings.dtype != AUTO:
         return None
     if effects_among(relations):
@@ -220,6 +222,7 @@ def _choose_precision(
         return PrecisionCheck(model.dtype, IN_MEMORY).facts
     if reason := reason_for_wide(model):
         return PrecisionCheck(WIDE, reason).facts
+    # both precisions read the same beginning, and the narrow one must give the same sums
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
         model = model if dtype == WIDE else models.narrow()
@@ -286,6 +289,7 @@ def _describe_reading(
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
+    # notes of all parts, in the order in which they were read
     sources = (loss, model, text.natural, text.language, text.prompts, sums)
     notes = [note for source in sources if source is not None for note in source.notes]
     notes += further_notes
@@ -309,6 +313,7 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     """
     clock, sums = session.clock, again.sums
     weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
+    # surrogates are fitted for the heads that depend on them alone
     clock.lap("judge")
     result = weighed.judge({} if settings.quick else _surrogates(again, weighed))
     clock.lap("surrogates")
@@ -316,6 +321,7 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
         examples = again.examples(_example_requests(result, again.relations, session.models.heads))
         result = replace(result, examples=tuple(examples))
         clock.lap("examples")
+    # times and tokens are known at the end alone
     spent = {
         "tokens": sums.tokens,
         "stimulus_tokens": dict(sums.stimulus_tokens),
