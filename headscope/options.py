@@ -105,6 +105,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         with random_state_kept():
             return function(*bound.args, **bound.kwargs)
 
+    # the model of the arguments serves the command line too
     call.__dict__["options"] = options
     call.__doc__ = _documented(function)
     # `help` prints types without their bounds and help
@@ -158,6 +159,7 @@ def _documented(function: Callable[..., Any]) -> str | None:
     docstring = inspect.getdoc(function)
     if docstring is None or "Args:" in docstring:
         return docstring
+    # a line for each argument with a description, before what is raised
     entries = []
     for name, (kind, _) in _fields(function).items():
         description = FieldInfo.from_annotation(kind).description

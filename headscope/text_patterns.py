@@ -120,6 +120,7 @@ class Patterns:
         target = Path(path)
         check_suffix(target, ".npz")
         content = BytesIO()
+        # what is no array goes into the record
         window = self.window
         record = {
             "name": self.name,
@@ -229,6 +230,7 @@ def _check_parts(patterns: Patterns) -> None:
     Raises:
         ValueError: they do not, or a row is not attention.
     """
+    # as many tokens as text, and layers and heads in order
     window = patterns.window
     size = len(window)
     if len(window.strings) != size or not all(isinstance(text, str) for text in window.strings):
@@ -310,6 +312,7 @@ def patterns(
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)
+    # all heads of all layers, or those asked for
     chosen_layers = loaded.attention_layers if layers is None else tuple(layers)
     chosen_heads = tuple(range(loaded.heads)) if heads is None else tuple(heads)
     for layer in chosen_layers:

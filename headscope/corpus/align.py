@@ -87,16 +87,16 @@ def cut_windows(
         inner = inside[~divides[inside]]
         row_of = np.full(len(document.words) + 1, -1)  # one more, so that head -1 finds -1
         row_of[inside] = np.arange(len(inside))
-        kept = [document.words[i] for i in inside]
+        words_inside = [document.words[i] for i in inside]
         words = WordTable(
             first=(first - start + 1)[inside],
             last=(last - start + 1)[inside],
-            sentence=np.array([word.sentence for word in kept], np.int64),
-            head=row_of[np.array([word.head for word in kept], np.int64)],
-            deprel=_texts(word.deprel for word in kept),
-            upos=_texts(word.upos for word in kept),
-            lemma=_texts((word.lemma or word.form).lower() for word in kept),
-            tense=_texts(_tense(word) for word in kept),
+            sentence=np.array([word.sentence for word in words_inside], np.int64),
+            head=row_of[np.array([word.head for word in words_inside], np.int64)],
+            deprel=_texts(word.deprel for word in words_inside),
+            upos=_texts(word.upos for word in words_inside),
+            lemma=_texts((word.lemma or word.form).lower() for word in words_inside),
+            tense=_texts(_tense(word) for word in words_inside),
         )
         # positions count the beginning-of-text token
         starts = np.array([document.words[i].start for i in inside], np.int64)

@@ -108,8 +108,8 @@ def effect_queries(
     others = np.unique(np.concatenate([_NONE, *(item.queries for item in named_tokens)]))
     # directions are computed once for each distinct token, of the windows or named
     named_and_read = [batch.windows[row].tokens[1:] for row, _ in windows]
-    for named in named_tokens:
-        named_and_read.extend(side.key for side in named.sides)
+    for tokens_of_effect in named_tokens:
+        named_and_read.extend(side.key for side in tokens_of_effect.sides)
     tokens = np.unique(np.concatenate(named_and_read))
     top_key = _top_key_queries(batch, effects, windows, tokens, rows) if windows else None
     named_queries = None

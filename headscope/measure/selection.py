@@ -70,16 +70,16 @@ def select(
     relations = of_attention(config.relations)
     pairs_in_windows = []
     for window in range(len(batch.windows)):
-        for relation, found in find_all(window_pairs[window], relations, config.seed):
+        for relation, pair_cells in find_all(window_pairs[window], relations, config.seed):
             # the sample of rows is drawn from the whole window, however many blocks it lies in
-            shares = hit_shares(batch.windows[window], found.targets)
-            for block, in_block in batch.blocks_of(window, found.targets.query):
+            shares = hit_shares(batch.windows[window], pair_cells.targets)
+            for block, in_block in batch.blocks_of(window, pair_cells.targets.query):
                 pairs_in_windows.append(
                     _PairsInWindow(
                         window=window,
                         block=block,
                         relation=relation,
-                        pairs=_of_block(batch, window, block, found),
+                        pairs=_of_block(batch, window, block, pair_cells),
                         hit_shares=shares[in_block],
                     )
                 )

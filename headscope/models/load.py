@@ -144,6 +144,7 @@ def open_model(source: Any, **options: Any) -> Model:
     Raises:
         ModelError: it cannot be loaded or read, or is asked to be another than it is.
     """
+    # a name, a network with its tokenizer, or a model that was loaded before
     if isinstance(source, str | Path):
         return load_model(str(source), **options)
     settings = _settings(options)
@@ -169,6 +170,7 @@ def open_model(source: Any, **options: Any) -> Model:
             bos=source.tokenizer.bos_string or None,
             chat=in_chat,
         )
+    # prompts in chat need the same model with another tokenizer
     if settings.chat and source.tokenizer.template is None:
         return replace(source, tokenizer=source.tokenizer.in_chat())
     return source
@@ -210,6 +212,7 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
 
 
 def _in_memory(source: Any, settings: Settings) -> Model:
+    # name, precision and device are those of the network itself
     network, tokenizer = _network_and_tokenizer(source)
     bridge = None if isinstance(source, tuple) else source
     path = str(getattr(network.config, "name_or_path", "") or "")
@@ -231,6 +234,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
             "AutoModelForCausalLM"
         )
     _check_settings(name, device, dtype, settings)
+    # a bridge has replaced the attention that other engines read
     if bridge is not None and (
         settings.engine in ("fused", "eager") or attention_kind(network.config) != CAUSAL
     ):
@@ -240,6 +244,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
         )
     if bridge is not None:
         refuse_wrapped_bridge(name, bridge)
+    # the engine changes a copy that shares the tensors, and the user's network stays
     with quiet_logging():
         return model_around(
             name,
@@ -303,6 +308,7 @@ def model_around(
 ) -> Model:
     """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
+    # matrices and dimensions, before any engine changes the network
     merge_notes = () if bridge is not None else merge_wrapped(name, network)
     if bridge is None:
         fuse_activations(network)
@@ -311,6 +317,7 @@ def model_around(
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     rows = len(token_embedding(name, network))
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, settings, dimensions, rows)
+    # a bridge brings its engine along
     engine: Engine
     engine_notes: tuple[str, ...]
     if bridge is not None:
@@ -324,6 +331,7 @@ def model_around(
             engine_name=settings.engine,
             device=facts["device"],
         )
+    # heads that cannot be told apart in what W_O reads are not ablated
     is_fused = isinstance(engine, FusedEngine)
     mixed_layers = layers_with_mixed_heads(network, dimensions) if is_fused else ()
     return Model(

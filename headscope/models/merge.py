@@ -61,6 +61,7 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     Raises:
         ModelError: a projection of attention computes something other than x W + b.
     """
+    # Q, K, V and O of every layer, then embedding and unembedding
     merged = []
     for projection in _projections(network):
         if not computes_its_matrix(projection.module):
@@ -164,6 +165,7 @@ def _merge_ends(network: Any) -> list[str]:
 @torch.no_grad()
 def _merged(module: nn.Module) -> nn.Module | None:
     """A linear layer that computes the same; None if the module is not of the form x W + b."""
+    # the matrix is read from the outputs for the identity, the bias from that for 0
     base = next((part for part in module.modules() if isinstance(part, nn.Linear | Conv1D)), None)
     if base is None:
         return None
@@ -171,6 +173,7 @@ def _merged(module: nn.Module) -> nn.Module | None:
     identity = torch.eye(base_rows.shape[1], dtype=base_rows.dtype, device=base_rows.device)
     bias = _output(module, torch.zeros_like(identity[:1]))[0]
     weight = _output(module, identity) - bias
+    # random inputs show whether the module is linear
     inputs = _random_inputs(base_rows)
     if not _is_close(_output(module, inputs), inputs @ weight + bias):
         return None

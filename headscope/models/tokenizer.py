@@ -56,6 +56,7 @@ class Tokenizer:
                 "them to map words to tokens. A tokenizer.json in the model's folder would do"
             )
         self._backend = backend
+        # an encoder's classification token stands at the beginning
         self.name = name
         is_encoder = attention_kind.sees_future
         if is_encoder and bos is None:

@@ -203,6 +203,7 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     Raises:
         ModelError: it cannot be read.
     """
+    # counts first, as transformers builds whatever is stated
     file = config_file(name, path)
     source = pretrained_source(file)
     is_gguf = "gguf_file" in source

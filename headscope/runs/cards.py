@@ -75,13 +75,13 @@ def card_json(run: Result) -> str:
     ('L5H7', 'in-word')
     """
     # of each head its tags, near misses and undecided relations, and their paired relations
-    named = run.evidence.assign(id=_full_names(run.evidence))
+    evidence_by_name = run.evidence.assign(id=_full_names(run.evidence))
     closest = closest_rows(with_thresholds(run.evidence, run.thresholds))
     partial = partial_sinks(run.evidence, run.thresholds)
     partial = partial.assign(id=_full_names(partial))
     singles = pd.concat([closest, partial])
     parts = []
-    for (layer, head), rows in named.groupby(HEAD, sort=True):
+    for (layer, head), rows in evidence_by_name.groupby(HEAD, sort=True):
         reported = rows_to_report(rows, run.thresholds, layer, head)
         reported_names = dict.fromkeys(reported.all["id"])
         reported_names |= dict.fromkeys(rows_of_head(singles, layer, head)["id"])
@@ -93,10 +93,12 @@ def card_json(run: Result) -> str:
         measured = [name for name in reported_names if name in by_name.index]
         parts.append(by_name.loc[measured])
     evidence = pd.concat(parts)[EVIDENCE_TABLE.columns]
+    # provenance and text, but no paths of this machine
     card: dict[str, Any] = {VERSION: 1, "bibtex": bibtex(run)}
     for key, value in run.info.items():
         if key not in OMITTED:
             card[key] = value
+    # thresholds, without which the evidence has no verdicts
     thresholds = {}
     for name in sorted(set(_full_names(evidence))):
         thresholds[name] = run.thresholds[name].record()
@@ -161,6 +163,7 @@ def bibtex(run: Result) -> str:
     >>> print(bibtex(load("atlas:mini")).partition(",")[0])
     @misc{headscope-mini
     """
+    # what was read, and the checksums by which it is found again
     model = run.info["model"]
     provenance = run.info.get("provenance", {})
     version = provenance.get("versions", {}).get("headscope", "")
@@ -220,6 +223,7 @@ def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     Raises:
         ValueError: a row lacks what is never missing, such as a text.
     """
+    # required fields, and the optional ones only if some row has them
     required = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
     for number, row in enumerate(rows):
         missing = [name for name in required if name not in row and name not in table.added_columns]

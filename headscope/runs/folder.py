@@ -202,6 +202,7 @@ class RunFolder:
 
     def _tidy(self) -> None:
         """Put right what was being moved, and remove files that are half written."""
+        # a folder that was being replaced comes back, or gives its foreign files to the new one
         old = self.work / OLD
         if old.exists():
             if self._destination.exists():

@@ -54,6 +54,7 @@ def list_heads(run: Result, tag: str | None = None, *, replicates: float = 0.0) 
         heads = table[list(run.heads.columns)]
     elif tag is not None:
         heads = heads[heads["primary"] == tag]
+    # of the tagged ones those that come out again
     if replicates > 0:
         is_tagged = heads["tags"] != ""
         heads = heads[is_tagged & (heads[REPLICATES] >= replicates)]
@@ -95,6 +96,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         ChoiceError: the run scored no such type or relation.
         RunError: a name is not one of the run's heads, or no head has such a tag.
     """
+    # a type, a relation, or names of heads
     known = _heads_in(run.heads)
     types = run.evidence["type"]
     relations = types + "/" + run.evidence["relation"]
@@ -114,6 +116,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
         raise ChoiceError("type or relation", heads, ["tagged", ALL_HEADS, *choices])
+    # an empty selection is a mistake of the caller
     if not tagged:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
         raise RunError(f"no head of this run has {tag}; name heads, or use --heads {ALL_HEADS}")

@@ -85,6 +85,7 @@ def describe_input(
     """The record of a run's input before it is read."""
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
+    # what the model states of itself
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
     chat = None
     if (template := model.tokenizer.template) is not None:
@@ -138,6 +139,7 @@ def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """Parts of a full run that a quick one leaves out."""
+    # relations that a full run of these types has
     possible = relations_of(settings.types, model.attention_kind, in_chat=settings.chat)
     possible_ids = {relation.id for relation in possible}
     ids = {relation.id for relation in relations}
@@ -151,6 +153,7 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
             parts.append(f"the types {', '.join(missing_types)}")
         if shortened:
             parts.append(f"more relations of the type {', '.join(shortened)}")
+    # text, challenge set and surrogates
     if settings.max_tokens < MAX_TOKENS:
         parts.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
     if not settings.challenge:

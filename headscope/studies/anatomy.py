@@ -116,6 +116,7 @@ def anatomy(
     Raises:
         ModelError: the model cannot be found or read.
     """
+    # sizes and counts from the configuration alone, without weights
     name, config = _configuration(model, revision)
     network = empty_network(name, config)
     dimensions = dimensions_of(name, config, network)
@@ -183,6 +184,7 @@ def dimensions_of(name: str, config: Any, network: nn.Module) -> Dimensions:
     Raises:
         ModelError: no attention heads, a number that no model can have, or compressed keys.
     """
+    # compressed keys and values have no matrices of each head
     text = config.get_text_config(decoder=True)
     if getattr(text, "kv_lora_rank", None):
         raise ModelError(

@@ -76,6 +76,7 @@ def compare(*runs: RunName) -> StudyResult:
         RunError: fewer than two runs, a folder without a run, runs of other shapes, or runs
             without a common relation.
     """
+    # runs of one shape, with relations in common
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
     loaded = [the_run(run) for run in runs]
@@ -91,6 +92,7 @@ def compare(*runs: RunName) -> StudyResult:
         raise RunError(
             f"{', '.join(names)} have no relation in common; classify all with the same --types"
         )
+    # verdicts are taken again on the common relations
     restricted = [_of_relations(run, common) for run in loaded]
     first = restricted[0]
     tables = []
@@ -137,6 +139,7 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
     """The run as if it had these relations alone: its evidence, its heads' tags and primaries."""
     if run.thresholds.keys() == set(relations):
         return run
+    # types and primaries as a run of these relations has them
     evidence = run.evidence[_relation_ids(run).isin(relations)]
     thresholds = {name: limits for name, limits in run.thresholds.items() if name in relations}
     tags = tags_in_order(evidence, thresholds)
@@ -164,6 +167,7 @@ def _left_out_notes(
 
     A type of which no relation is compared stands for its relations.
     """
+    # whole types that are left out are counted, single relations named
     compared_types = {relation.split("/")[0] for relation in common}
     notes = []
     for run, name in zip(runs, names, strict=True):
@@ -277,6 +281,7 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
                 "sure": ";".join(sure),
             }
         )
+    # changes of tags, and the number of relations whose lifts are apart
     tag_changes = pd.DataFrame(rows, index=heads.index, dtype=object)
     heads = heads.join(tag_changes)
     counts = apart.groupby(HEAD).size().rename("apart").reset_index()
@@ -383,6 +388,7 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
 def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
     only_sure, side, head_type, operator, number = form.groups()
     several_runs = len(comparison.values["runs"]) > 2
+    # heads that meet the condition
     rows = comparison.table[changed(comparison.table)]
     heads = []
     for row in rows.to_dict("records"):

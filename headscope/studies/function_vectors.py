@@ -127,6 +127,7 @@ def function_vectors(
     """
     pairs = chosen_tasks(tasks)
     size = PromptSize(shots, prompts, seed)
+    # long words are refused before any prompt is read
     with progress_bar(progress, "patching heads", unit="steps") as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
         refuse_encoder(loaded, "study function-vectors")
@@ -136,6 +137,7 @@ def function_vectors(
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
         readings, table = _measure(runner, spelled, size, bar)
+    # tasks that the model cannot do say nothing of its heads
     scored = [reading.task.name for reading in readings if not reading.verdict]
     notes = [f"{r.task.name} is not scored: {r.verdict}" for r in readings if r.verdict]
     if len(scored) < MIN_TASKS:
@@ -165,6 +167,7 @@ def _measure(
         readings.append(reading)
         # a task that is not scored is not patched
         steps.advance(1 + patch_steps if reading.verdict else 1)
+    # a control is the mean of another task, so that one alone is not enough
     scored = [reading for reading in readings if not reading.verdict]
     if len(scored) < 2:
         return readings, _untagged(layers, runner.model.heads)
@@ -196,6 +199,7 @@ class TaskReading:
 
 def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
+    # words are divided, so that outputs are averaged over other prompts than those patched
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
         reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
@@ -203,6 +207,7 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
     clean_answers = _answers(runner, clean)
     shuffled_answers = _answers(runner, shuffled)
+    # the examples must help: right answers beat shuffled ones
     gained = clean_answers.log_probability - shuffled_answers.log_probability
     draws = resample(len(gained), np.random.default_rng(size.seed))
     low, _ = interval(gained, np.ones(len(gained)), draws)
@@ -236,11 +241,13 @@ def task_effects(
 ) -> Effects:
     """Effects of all heads on task `number` of at least two scored tasks."""
     reading = readings[number]
+    # controls are taken from the tasks that follow, in turn
     others = [*readings[number + 1 :], *readings[:number]]
     words: set[int] = set()
     for other in readings:
         words.update(other.task.words)
     columns = _Columns(sorted(words), reading.task.answers)
+    # prompts that do not show the task, which the head's output must bring
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
@@ -409,14 +416,17 @@ def effects_by_head(
 
     An effect holds in a task if both lower bounds are above 0, and q < 0.01 over heads × tasks.
     """
+    # tests of each head in each task
     tests = [_task_tests(effect, seed) for effect in effects]
     lift = np.stack([test.words.mean for test in tests], axis=1)
     lift_low = np.stack([test.words.low for test in tests], axis=1)
     p_values = np.stack([test.words.p_values for test in tests], axis=1)
     among = np.stack([test.answers.mean for test in tests], axis=1)
     among_low = np.stack([test.answers.low for test in tests], axis=1)
+    # heads × tasks are tested together
     q_values = adjusted(p_values.ravel()).reshape(p_values.shape)
     holds = (lift_low > 0) & (among_low > 0) & (q_values < MAX_Q)
+    # intervals over tasks
     weights = np.ones(len(names))
     draws = resample(len(names), np.random.default_rng(seed))
     low, high = interval(lift.T, weights, draws)

@@ -141,6 +141,7 @@ def headvis(
         WriteError: the folder holds files, or nothing can be written there.
         HeadscopeError: no such head, or none tagged.
     """
+    # the folder is checked before the model loads
     folder = Path(out)
     check_site(folder, overwrite=overwrite)
     run = the_run(run)
@@ -154,6 +155,7 @@ def headvis(
         reading = Reading(windows, exported_heads)
         reading.read(model, Steps(bar, tokens).advance)
         table = reading.metrics()
+        # written beside its place, and moved there whole
         with new_site(folder, overwrite=overwrite) as new:
             _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
@@ -257,6 +259,7 @@ class Reading:
         limit = SAMPLED_TOKENS // (INTERVALS * self.longest)
         self.per_tenth = max(1, min(PER_INTERVAL, limit))
         """Largest number of a head's sequences that are written of a tenth."""
+        # cells of few windows are kept, chosen before their attention is known
         size = min(len(windows), CANDIDATES * INTERVALS * self.per_tenth)
         rng = np.random.default_rng(0)
         numbers = rng.choice(len(windows), size, replace=False)
@@ -290,6 +293,7 @@ class Reading:
         if not members:
             return
         heads = [self.heads[index][1] for index in members]
+        # tiles of rows come in order
         first = 0
         for rows in attention.rows:
             values = rows[0, heads].float()
@@ -407,12 +411,14 @@ def row_numbers(
     position of the first query.
     """
     _, queries, keys = attention.shape
+    # mass, distance and square of the distance by one product
     grid = _grid(first, queries, keys, attention.device)
     by_query = attention.transpose(0, 1)
     mass, distance, square = torch.bmm(by_query, grid.powers).permute(2, 1, 0)
     before = attention.diagonal(first - 1, -2, -1)
     if first == 0:
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
+    # entropy with the logarithms that are there
     entropy = -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1)
     beyond = attention.masked_fill(grid.left_out, -1.0)
     heads, rows, keys = attention.shape
@@ -464,6 +470,7 @@ def sample_sequences(
     per_tenth: int,
 ) -> Sample:
     """Numbers of candidates picked from each tenth by largest attention, the strongest first."""
+    # ranks decide the tenth; equal ones keep their order
     rank = np.empty(len(largest), np.int64)
     order = np.argsort(largest, kind="stable")
     rank[order] = np.arange(1, len(largest) + 1)
@@ -496,6 +503,7 @@ def head_file(
     texts: TokenTexts, largest: Float[ndarray, " window"], sample: Sample, cells: StrongCells
 ) -> dict[str, Any]:
     """Content of `heads/L{layer}H{head}.json`; `cells` are those of `Reading.strongest`."""
+    # each sampled sequence with its strongest cells
     sequences = []
     for number, tenth in sample:
         length = len(texts.windows[number])
@@ -511,6 +519,7 @@ def head_file(
             "max_activation": largest[number].round(4),
         }
         sequences.append(sequence)
+    # tokens that are looked at or from, the first token left out
     inner = cells.some((cells.query > 0) & (cells.key > 0))
     lengths = [len(window) for window in texts.windows]
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))

@@ -128,6 +128,7 @@ def languages(
         RunError: the folder holds another sweep, every language failed, or no text decides any
             relation.
     """
+    # treebanks by the language that their files state
     treebanks = by_language(listed(corpus), languages or ())
     if len(treebanks) < 2:
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
@@ -146,6 +147,7 @@ def languages(
                     raise HeadscopeError(
                         f"{name} needs English stimuli, which other languages do not have"
                     )
+    # the sweep classifies the model once in each language
     folder = Path(out)
     check_writable(folder / TABLE)
     revision = settings.pop("revision", None)
@@ -169,7 +171,6 @@ def languages(
     runs: dict[str, Result] = {}
     for language, name in cells.loc[is_complete, "folder"].items():
         runs[str(language)] = load(folder / name, with_tally=True)
-    runs, failed = (runs, failed)
     shared = documents if settings["all"] else None
     result = compared(runs, documents=shared, failed=failed, seed=run_settings.seed)
     write_file(folder / TABLE, result.csv(), overwrite=True)
@@ -199,6 +200,7 @@ def compared(
     Raises:
         RunError: no text decides any relation.
     """
+    # evidence of all languages, of which some decide a relation
     tallies = {name: run.tally for name, run in runs.items() if run.tally is not None}
     evidence = evidence_of(runs)
     if not evidence["decidable"].any():
@@ -214,6 +216,7 @@ def compared(
     order = ["tagged", "lift", *HEAD, "relation"]
     table = table.sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
+    # the terminal shows the first tags
     rows = _shown_rows(table)
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
     model = next(iter(runs.values())).name
@@ -256,6 +259,7 @@ def shared_documents(
     Languages need different numbers of tokens for the same content, so that a number of tokens
     would end them at different sentences. `longest` is the model's longest window.
     """
+    # names of the documents in each language, as far as they are read
     names: list[list[str]] = []
     for files in treebanks.values():
         text = TextWindows(
@@ -272,6 +276,7 @@ def shared_documents(
             # the last document may continue after the last token
             document_names = document_names[:-1]
         names.append(document_names)
+    # parallel if all have the same documents in the same order
     count = min(len(document_names) for document_names in names)
     first = names[0][:count]
     is_parallel = all(document_names[:count] == first for document_names in names)
@@ -299,6 +304,7 @@ def heads_by_language(
 
     If `parallel`, the blocks of the tallies hold the same documents in every language.
     """
+    # rows that the text can decide, and of these the tags
     decided = evidence[evidence["decidable"]]
     decided = decided.assign(
         tagged=decided["tagged"].astype(bool),
@@ -316,10 +322,12 @@ def heads_by_language(
         .agg(lambda column: column.mode().iloc[-1])
         .reindex(table.index, fill_value="")
     )
+    # counts of languages, beside those that chance gives
     table["tagged"] = groups["tagged"].sum()
     table = table.join(tags_by_chance(decided))
     table["decidable"] = groups["closed"].sum()
     is_unidentifiable = (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
+    # the languages themselves, by what was found in them
     rows_of_list = {
         "holds_in": tags,
         "not_in": decided[decided["closed"] & ~decided["tagged"]],
@@ -395,6 +403,7 @@ def lift_bounds(
     """The 95 % interval of each head's mean lift over the languages that decide a relation."""
     ends = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     tables = []
+    # the languages of a relation are resampled together if they have the same documents
     for relation, names in _languages_by_relation(decided).items():
         counted = [tallies[name] for name in names]
         lifts = resampled_lifts(counted, relation, parallel=parallel, seed=seed)
@@ -472,10 +481,12 @@ def lift_agreement(
     for relation, names in _languages_by_relation(often).items():
         if len(names) < 2:
             continue
+        # ranks of the heads in each language, which agree as far as their products are large
         counted = [tallies[name] for name in names]
         sums = [_sums(tally, relation) for tally in counted]
         ranks = unit_ranks(np.stack([part.lifts() for part in sums]))
         correlation = float(mean_product(ranks))
+        # too few blocks have no interval
         error = float("nan")
         if all((part.queries > 0).sum() >= MIN_BLOCKS for part in sums):
             lifts = resampled_lifts(counted, relation, parallel=parallel, seed=seed)

@@ -160,6 +160,7 @@ class _Patching:
         Raises:
             HeadscopeError: the metric is the same after both prompts.
         """
+        # both prompts, and the words whose logits are compared
         model = self.rerunner.model
         clean = text_window(model, prompts.clean)
         corrupt = text_window(model, prompts.corrupt)
@@ -167,6 +168,7 @@ class _Patching:
             self._compared(clean, prompts.answer, "answer"),
             self._compared(corrupt, prompts.wrong, "wrong"),
         ]
+        # without a difference there is nothing to restore
         pair = PromptPair.of(self.rerunner, [clean, corrupt], compared, self._layers)
         one, other = pair.clean.metric, pair.corrupt.metric
         names = model.tokenizer.spell(compared)
@@ -208,11 +210,13 @@ class _Patching:
 
     def _table(self, pair: PromptPair, window: Window) -> pd.DataFrame:
         """A row per head, then a row per edge of the heads with the largest effects."""
+        # all heads first, then edges of those with the largest effects
         steps = Steps(self.progress, 4 * (len(self.places) + self._edge_count))
         heads = _effects(pair, self._heads, steps)
         strongest = _strongest_heads(heads, self.places) if self.edges else []
         patches = _edges(pair, strongest, self.edges)
         table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
+        # tags of the run, and relations that the edges belong to
         table["tags"] = _tags(self.run, table)
         table["query_token"] = _tokens_at(table["query"], window)
         table["key_token"] = _tokens_at(table["key"], window)

@@ -156,6 +156,7 @@ def prune(
         ranks = None if run is None else _type_ranks(run)
         Rerunner(loaded, loss_score(loaded))  # fails before any text is read
         text = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
+        # the work to be done, for the progress
         heads = loaded.layers * loaded.heads
         orders = 3 + DRAWS + (ranks is not None)
         single = token_count(single_head_windows(text.ranking, heads))
@@ -165,6 +166,7 @@ def prune(
         advance = Steps(bar, of_importance + of_single_heads + of_orders).advance
         ranking = ranked(loaded, text.ranking, ranks, seed, advance)
         losses = order_losses(loaded, text.judging, ranking.orders, advance)
+    # losses of each order, beside random orders of the same text
     table = _table(losses, over_random(losses, seed=seed), ranking.importance.size, seed)
     notes = [best_order_note(table)]
     if folder is not None:
@@ -219,6 +221,7 @@ def ranked(
         seed: of the random orders.
         advance: called with the tokens of each forward pass when it is done.
     """
+    # orders by importance, by the loss of each head alone, and greedy
     importance = layer_normalised(head_importance(model, windows, advance=advance))
     flat = importance.ravel()
     single = SingleHeads(model, single_head_windows(windows, flat.size), advance)
@@ -228,6 +231,7 @@ def ranked(
         Order(MASKED): np.argsort(rises, kind="stable"),
         Order(GREEDY): greedy_order(single, rises),
     }
+    # random orders are the control
     rng = np.random.default_rng(seed)
     for draw in range(DRAWS):
         orders[Order(RANDOM, draw)] = rng.permutation(flat.size)
@@ -250,6 +254,7 @@ def order_losses(
     advance: Advance = lambda tokens: None,
 ) -> dict[Order, list[TextLoss]]:
     """A loss for each of `STEPS`, by order. All orders begin and end with the same one."""
+    # all orders begin with all heads and end without any
     size = model.layers * model.heads
     ends = step_ends(size)
     changes = {"headless": heads_masked(model, range(size))}
@@ -310,6 +315,7 @@ def over_random(
     Returns:
         The difference as the loss is stated and its 95 % interval, NaN for a single window.
     """
+    # windows and random orders are resampled together
     random_nats = np.array([_nats(row) for order, row in losses.items() if order.name == RANDOM])
     tokens = next(iter(losses.values()))[0].tokens
     rng = np.random.default_rng(seed)
@@ -324,6 +330,7 @@ def over_random(
     )
     resampled_tokens = (windows @ tokens)[:, None]
     differences = {}
+    # each order by name, over the mean of the random ones
     for order, by_step in losses.items():
         if order.name == RANDOM:
             continue
@@ -360,6 +367,7 @@ def _table(
     seed: int,
 ) -> pd.DataFrame:
     """A row for each order and share."""
+    # random orders are not compared with themselves
     unknown = np.full((len(STEPS), 3), np.nan)
     counts = step_ends(heads)
     rows = []

@@ -172,6 +172,7 @@ class SweepFolder:
             name = self._name(reference)
             corpus_names = tuple(self._name(path) for path in corpus)
             cell = earlier.get((name, revision, corpus_names))
+            # a free name for a new run: model, revision and the first corpora
             if cell is None:
                 stems = [Path(path).stem for path in corpus[:2]]
                 parts = [run_name(reference), revision or "", *stems]

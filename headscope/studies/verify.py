@@ -102,6 +102,7 @@ def verify(
             contains no scores, or no score can be compared.
     """
     run = the_run(run)
+    # names on the hub differ from those of published scores
     name = model or str(run.info["model"]["name"])
     published = scores_that_ship() if scores is None else read_scores(Path(scores), name)
     known = published_name(name, sorted(set(published["model"])))
@@ -128,6 +129,7 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
             f"published scores are of revision {', '.join(revisions)}, and the run of {of_run}"
         )
     of_revision = published[published["revision"] == revision]
+    # each metric against the relations that measure the same
     definitions = published_metrics()
     rows, notes, without_relation = [], [], []
     for metric, scores in of_revision.groupby("metric"):
@@ -149,6 +151,7 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
 
 def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, object]:
     """Columns that compare a metric's scores of all heads with the run's."""
+    # hybrids number layers in two ways
     layers = sorted(set(run.heads["layer"]))
     table = _with_layers_of(layers, scores).sort_values(HEAD)
     if not np.array_equal(table[HEAD], run.heads[HEAD].sort_values(HEAD)):
@@ -157,6 +160,7 @@ def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, o
             f"{table['metric'].iloc[0]} has {len(table)} scores of {table['layer'].max() + 1} × "
             f"{table['head'].max() + 1}"
         )
+    # ranks over all heads, within layers, and with heads permuted within layers
     published = table["value"].to_numpy().reshape(masses.shape)
     over_heads = correlation_over_heads(published, masses)
     within_layers = correlation_within_layers(published, masses)
@@ -306,6 +310,7 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
         HeadscopeError: there is no such file, or it holds something else.
     """
     raw = given_file(path, f"a CSV of published scores: {', '.join(FILE_COLUMNS)}")
+    # JSON of two programs, or a CSV that may be compressed
     if path.suffix == ".json":
         content = json_content(raw, str(path), RunError)
         with reported_as(RunError, f"{path}: no table of published scores", *_UNREADABLE):
@@ -319,6 +324,7 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
             raw = lzma.decompress(raw)
     table = csv_table(raw, str(path), RunError)
     table.check_columns(FILE_COLUMNS)
+    # each score once, with all faults listed together
     scores: dict[tuple[Any, ...], float] = {}
     invalid = []
     for number, cells in table.rows.items():
@@ -371,6 +377,7 @@ def _head_metrics(content: dict[str, Any], model: str) -> pd.DataFrame:
     Raises:
         ValueError: there are no metrics, or they are not numbers by layer and head.
     """
+    # metrics are lists by layer and head
     config = content.get("config") or {}
     metrics = content.get("metrics")
     if not isinstance(config, dict) or not isinstance(metrics, dict):

@@ -193,6 +193,7 @@ class LabelJudge:
         else:
             table = read_csv(labels, RunError, "a CSV of labels: head,label")
         table.check_columns(FILE_COLUMNS)
+        # a label that the run does not know is listed with the nearest name
         labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []
         for number, row in table.rows.items():
@@ -217,6 +218,7 @@ class LabelJudge:
     def judge(self, labelled: LabelledHead) -> dict[str, Any]:
         """The row of a label in the table of `judge_labels`."""
         layer, head = labelled.layer, labelled.head
+        # the head's strongest evidence comes first
         relations = labelled.meaning.relations
         of_head = rows_of_head(self.evidence, layer, head)
         of_head = of_head.loc[evidence_order(of_head)]
@@ -231,6 +233,7 @@ class LabelJudge:
             "share_of_heads": np.nan,
             "tags": ";".join(tags),
         }
+        # evidence of the label: attention, or what the head writes
         attention = of_head[of_head["id"].isin(relations)].head(1)
         effects = rows_of_head(self.effects, layer, head)
         effects = effects[effects["id"].isin(relations)].head(1)
@@ -307,6 +310,7 @@ def _summary(
     table: pd.DataFrame, rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
 ) -> pd.DataFrame:
     """Verdicts of each label and of all, beside those of the same labels at random heads."""
+    # labels that mean the same are one group, under the first spelling
     spellings: dict[str, str] = {}
     for row in rows:
         spellings.setdefault(normalised(row.label), row.label)
@@ -314,6 +318,7 @@ def _summary(
     groups = {spelling: (names == name).to_numpy() for name, spelling in spellings.items()}
     if len(groups) > 1:
         groups[ALL_LABELS] = np.ones(len(table), bool)
+    # the same labels at random heads, anywhere or in the same layer
     anywhere = _shuffled(rows, judge, seed, by_layer=False)
     in_layer = _shuffled(rows, judge, seed, by_layer=True)
     lines = []
@@ -362,6 +367,7 @@ def _shuffled(
     Labels of one head stay together, and two heads are never replaced by the same one. With
     `by_layer` a head is replaced by a head of its layer.
     """
+    # whether each label would hold at each head
     number = {head: i for i, head in enumerate(judge.heads)}
     heads = len(judge.heads)
     places: Int[ndarray, " row"] = np.array([number[row.layer, row.head] for row in rows])
@@ -369,6 +375,7 @@ def _shuffled(
     layers = np.zeros(heads)
     if by_layer:
         layers = np.array([layer for layer, _ in judge.heads])
+    # a random order of heads, within layers if these are kept
     in_order = np.argsort(layers, kind="stable")
     every_row = np.arange(len(rows))
     rng = np.random.default_rng(seed)

@@ -114,10 +114,12 @@ def why(
             f"{', '.join(explicit)}: a run is not measured again; name its model, "
             f"{run.name}, to measure it"
         )
+    # a model without a run is read quickly, and only for these heads
     is_measured = run is None
     if run is None:
         settings = settings_of(Settings(quick=True), changes)
         run = _read(model, corpus, settings, names, progress)
+    # one answer per head, in the order asked
     positions = tuple(dict.fromkeys(head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
     circuits = task_circuits(model, name_of(run.name))
@@ -151,6 +153,7 @@ def _answer(
     at: tuple[int, int],
     circuits: Sequence[Mapping[str, Any]],
 ) -> _Answer:
+    # the strongest evidence first
     of_head = rows_of_head(evidence, *at)
     ordered = of_head.loc[evidence_order(of_head)]
     first: Row = {str(name): value for name, value in ordered.iloc[0].items()}
@@ -158,6 +161,7 @@ def _answer(
     names = tag_names(shown_tags)
     tags = marked_names(shown_tags, names)
     best = _best(run, at, first)
+    # what was found, numbers, tasks, and an example if there is one
     lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
     lines += findings(ordered, run.thresholds)
     lines += _numbers(ordered, first)
@@ -247,6 +251,7 @@ def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
             f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
             f"q {row['q_value']:.1g}, {row['n']:,} queries"
         )
+    # relations that narrowly fail may hold on another text
     others = rows.iloc[1:]
     near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
     if len(near):
@@ -283,6 +288,7 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
             f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
             "can give tags"
         )
+    # warnings alone: they begin in capitals
     for note in info.get("notes", ()):
         if note[:12].isupper():
             yield f"note: {note}"
@@ -323,6 +329,7 @@ def _best(run: Result, at: tuple[int, int], row: Row) -> str:
 
 def short_example(example: Example, width: int = WIDTH) -> str:
     """The query in [[ ]], its targets in « », and as much context as fits; … marks a gap."""
+    # shorter context first, then fewer targets, until the line fits
     row = example.pattern[example.query]
     targets = sorted(example.targets, key=lambda at: -row[at])[:TARGETS]
     line = ""

@@ -78,6 +78,7 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     with a probability below 0.5 is hatched. Where letters are drawn, the legend names the signs.
     The width is in inches.
     """
+    # letters are drawn if they can be read at this size
     layers = layers_of(run)
     heads = int(run.heads["head"].max()) + 1
     width = width or max(4.0, _MARGIN + heads * 0.32)
@@ -90,6 +91,7 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     figure = _figure(run, width, height, has_letters=has_letters)
     axes = figure.axes[0]
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
+    # cells are an image, letters and frames drawn upon it
     image = np.ones((len(layers), heads, 3))
     for row in run.heads.to_dict("records"):
         at = row_of_layer[row["layer"]]
@@ -177,6 +179,7 @@ def relations_figure(run: Result, width: float | None = None, *, most: int = 30)
     best = best.iloc[::-1].reset_index(drop=True)  # bars are drawn from below
     figure = _figure(run, width or 7.5, 0.8 + 0.18 * len(best))
     axes = figure.axes[0]
+    # bars of mass, with the interval of the lift around their ends
     rows = np.arange(len(best))
     colours = [colour(name) for name in best["type"]]
     axes.barh(rows, best["mass"], color=colours, height=0.7)
@@ -202,6 +205,7 @@ def _figure(run: Result, width: float, height: float, *, has_letters: bool = Fal
     """
     letters = int(width * _POINTS / (_LETTER * _SMALL))
     title = fill(short_title(run.name), max(8, letters))
+    # the legend takes as many lines as its entries need
     handles = []
     for name in _types(run):
         label = f"{letter(name)} {name}" if has_letters else name

@@ -104,6 +104,7 @@ class Texts:
         """
         windows = tuple(chain(*parts))
         width = max(len(window) for window in windows)
+        # a row for each query that is read, with its gate
         query, gate, row_end = [], [], []
         for window in windows:
             positions = np.arange(_first_query(window), len(window), step)
@@ -190,6 +191,7 @@ class Texts:
         for index, term in enumerate(terms):
             if term == BIGRAMS_TERM and content is not None:
                 values[index] = content[:count].flatten()
+                # cells of the feature, at queries of its gate
                 continue
             first, end = self.start[term.feature], self.start[term.feature + 1]
             cell = self.cell[first:end]

@@ -129,6 +129,7 @@ def explain(
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
+    # a stored run's text is read again
     run = run_named(model, revision=revision)
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
@@ -209,6 +210,7 @@ def read_split_windows(
         max_length=min(LENGTH, model.context),
         seed=seed,
     )
+    # windows of two tokens have nothing to explain
     windows_read = [window for window in text if len(window) > 2]
     notes = []
     if len({window.document for window in windows_read}) < 2 * PARTS:
@@ -222,6 +224,7 @@ def read_split_windows(
             f"{', '.join(map(str, corpora))}: {len(windows_read)} windows of text; a model needs "
             f"at least {PARTS}, because it is fitted, chosen and judged on different ones"
         )
+    # documents are dealt, so that no document both fits and judges
     documents = sorted({window.document for window in windows_read})
     part = {document: number % PARTS for number, document in enumerate(documents)}
     # half of the windows fit, a quarter chooses and a quarter judges

@@ -66,6 +66,7 @@ def unexplained(
         attention: the head's attention on the rows that judge.
         pattern: the feature model's.
     """
+    # attention above the model's, by the key's kind and token
     excess = (attention - pattern).clamp_min(0).double().numpy()
     window_of_row = texts.window[texts.judged].numpy()
     by_class: dict[str, float] = defaultdict(float)
@@ -184,6 +185,7 @@ def term_logits(
         texts: windows and their rows.
         content: the head's values of `BIGRAMS`; None if no model has this feature.
     """
+    # features that the new texts have; the others add nothing
     number_of_feature = {feature.name: i for i, feature in enumerate(texts.features)}
     known = []
     terms = []
@@ -254,6 +256,7 @@ def explain_layer(
     texts: Texts, selector: Selector, rows: LayerRows, *, features: int
 ) -> list[FeatureModel]:
     """Fit and judge models of at most `features` features."""
+    # which features a head gets is decided layer by layer
     attention = rows.attention
     seen = texts.seen
     judged = texts.judged
@@ -272,9 +275,11 @@ def explain_layer(
             logits = torch.tensordot(weights, values[:, judged], 1)
             return judge.by_document(logits)
 
+        # sinks and distance alone, as a reference
         start = torch.zeros(len(places))
         by_place = fit(place_values[:, selection], start, steps=6, tolerance=1e-3)
         bits_of_place = bits(place_values, by_place.weights)
+        # the model as it was chosen, fitted again on more rows
         terms = drafts[head].terms
         content = None if rows.content is None else rows.content[head]
         values = texts.values(terms, content=content)
@@ -283,6 +288,7 @@ def explain_layer(
         pattern = log_pattern(
             torch.tensordot(fitted.weights, values[:, judged], 1), judge.seen
         ).exp()
+        # each feature is worth what is lost without it
         weights = fitted.weights.tolist()
         weighted = []
         for index, term in enumerate(terms):

@@ -211,6 +211,7 @@ def explain_at(
         ModelError: the model cannot be loaded.
         CorpusError: the corpus cannot be read, or is too short.
     """
+    # what can be refused is refused before the model is fitted
     check_unicode(text)
     layer, number = parse_head(head)
     run = run_named(model, revision=revision)
@@ -222,6 +223,7 @@ def explain_at(
     position = window.stop - 1 if query is None else query
     if position >= len(window):
         raise ArgumentError(f"query is {position}; the text has the tokens 0 to {len(window) - 1}")
+    # fitted on other documents, and applied to this text
     explainer = PlainTextExplainer.of(loaded, corpora, windows=windows, seed=seed)
     fitted = explainer.fit(layer, number, features=features)
     explanation = explainer.explain(fitted, window)

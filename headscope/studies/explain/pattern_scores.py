@@ -88,6 +88,7 @@ class PatternPair:
         explanation = torch.where(has_pattern, mixed, uniform)
         unexplained = kl_divergences(self.attention, explanation.log())
         total = kl_divergences(self.attention, uniform.log())
+        # overlap of both patterns, as of two sets
         intersection = torch.minimum(self.attention, self.pattern).sum(-1)
         union = torch.maximum(self.attention, self.pattern).sum(-1)
         return Agreement(

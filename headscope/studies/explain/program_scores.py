@@ -78,6 +78,7 @@ class Program:
                 f"{(~is_valid).sum()} values that are negative or not finite; it should return "
                 f"shape ({size}, {size}), query by key, and values ≥ 0"
             )
+        # keys that the model does not see count for nothing
         visible = result * ~window.attention_kind.hidden(size)
         mass = visible.sum(-1, keepdims=True)
         rows: ndarray = np.divide(visible, mass, out=np.zeros_like(visible), where=mass > 0)
@@ -188,6 +189,7 @@ def score_programs(
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
+    # programs are read first, as they may be wrong
     run = run_named(model, revision=revision)
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     program_of_head = read_programs(Path(programs))
@@ -197,6 +199,7 @@ def score_programs(
     parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
     relations = relations_of([ALL], loaded.attention_kind)
     texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
+    # a layer at a time, as its patterns are large
     scorer = _Scorer(texts, Selector(texts), program_of_head, features)
     rows: list[dict[str, object]] = []
     with progress_bar(progress, "scoring programs", unit="layers") as bar:
@@ -236,6 +239,7 @@ class _Scorer:
         if not heads:
             return []
         of_heads = all_heads.of(heads)
+        # a feature model of each head with a program, on the same rows
         models = explain_layer(self.texts, self.selector, of_heads, features=self.features)
         rows = []
         for head, attention_of_head, fitted in zip(heads, of_heads.attention, models, strict=True):
