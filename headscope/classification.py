@@ -17,7 +17,7 @@ relations         1 load                                         2 to 6
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +27,6 @@ from typing import Any
 from headscope.causal.direct_paths import direct_paths
 from headscope.errors import ArgumentError
 from headscope.measure.batch_reader import BatchReader
-from headscope.measure.example import ExampleRequest
 from headscope.measure.example_reader import Sample
 from headscope.measure.examples import QUICK_WINDOWS
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
@@ -55,7 +54,7 @@ from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
-from headscope.statistics.judge_heads import WeighedRun, versions, weigh_run
+from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
@@ -313,12 +312,24 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     """
     clock, sums = session.clock, again.sums
     weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
-    # surrogates are fitted for the heads that depend on them alone
     clock.lap("judge")
-    result = weighed.judge({} if settings.quick else _surrogates(again, weighed))
+    # surrogates are fitted for the heads that depend on them alone
+    surrogates: dict[SurrogateRequest, SurrogateScore] = {}
+    if not settings.quick:
+        requests = weighed.surrogate_requests
+        rows = again.surrogate_rows(requests)
+        surrogates = score_surrogates(rows, again.relations, requests, progress=again.progress)
+        del rows  # as large as the attention of all these heads
+    result = weighed.judge(surrogates)
     clock.lap("surrogates")
     if settings.examples:
-        examples = again.examples(_example_requests(result, again.relations, session.models.heads))
+        # a run of some heads alone shows theirs
+        example_requests = wanted_examples(result.evidence, of_attention(again.relations))
+        if heads := session.models.heads:
+            example_requests = [
+                request for request in example_requests if (request.layer, request.head) in heads
+            ]
+        examples = again.examples(example_requests)
         result = replace(result, examples=tuple(examples))
         clock.lap("examples")
     # times and tokens are known at the end alone
@@ -329,22 +340,3 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     }
     provenance = result.info["provenance"] | spent
     return replace(result, info=result.info | {"provenance": provenance})
-
-
-def _surrogates(
-    again: SecondReading, weighed: WeighedRun
-) -> dict[SurrogateRequest, SurrogateScore]:
-    """Surrogates of the heads that need one; their rows are dropped once they are judged."""
-    requests = weighed.surrogate_requests
-    rows = again.surrogate_rows(requests)
-    return score_surrogates(rows, again.relations, requests, progress=again.progress)
-
-
-def _example_requests(
-    result: Result, relations: Sequence[Relation], heads: Collection[tuple[int, int]]
-) -> list[ExampleRequest]:
-    """The examples to show; if a run is of some heads alone, those of these heads."""
-    requests = wanted_examples(result.evidence, of_attention(relations))
-    if not heads:
-        return requests
-    return [request for request in requests if (request.layer, request.head) in heads]

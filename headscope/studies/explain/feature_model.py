@@ -262,9 +262,13 @@ def explain_layer(
     judged = texts.judged
     selection = slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features, rows.content).grow()
-    places = _place_terms(texts)
+    # sinks and distance, as far as the texts have them
+    numbers = {feature: number for number, feature in enumerate(texts.features)}
+    places = [Term(numbers[feature], -1) for feature in PLACE_FEATURES if feature in numbers]
     place_values = texts.values(places)  # the same for every head
-    document = _judged_documents(texts)
+    document_of_window = np.array([window.document for window in texts.windows])
+    document_of_row = document_of_window[texts.window.numpy()]
+    _, document = np.unique(document_of_row[texts.judged], return_inverse=True)
 
     def explain(head: int) -> FeatureModel:
         judge = Judge(attention=attention[head, judged], seen=seen[judged], document=document)
@@ -327,17 +331,3 @@ def _without_content(
     weights = fitted.weights.clone()
     weights[index] = 0
     return log_pattern(torch.tensordot(weights, values, 1), judge.seen).exp()
-
-
-def _place_terms(texts: Texts) -> list[Term]:
-    """The features of sinks and distance that the texts have."""
-    numbers = {feature: number for number, feature in enumerate(texts.features)}
-    return [Term(numbers[feature], -1) for feature in PLACE_FEATURES if feature in numbers]
-
-
-def _judged_documents(texts: Texts) -> Int[ndarray, " row"]:
-    """The document of each row that judges, counted from 0."""
-    document_of_window = np.array([window.document for window in texts.windows])
-    document = document_of_window[texts.window.numpy()]
-    _, counted_from_0 = np.unique(document[texts.judged], return_inverse=True)
-    return counted_from_0

@@ -261,7 +261,11 @@ def _table(
     names = dict.fromkeys(change.name for change in losses.changed)
     rows = []
     for name, order, share in product(names, (RANDOM, BEST), SHARES):
-        draws = _draws_of(order, share, head_sets)
+        # all heads are the same set in every order
+        if share == 1:
+            draws = [HeadDraw(RANDOM, share)]
+        else:
+            draws = [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
         compared = [] if name == FEATURE_MODEL else draws
         measured = _Measured(
             draws=[losses.changed[_Change(name, draw)] for draw in draws],
@@ -308,13 +312,6 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
 def _draw_distances(result: StudyResult) -> Figure:
     """The figure of an encoder."""
     return _OF_ENCODERS.figure(result.title, result.table)
-
-
-def _draws_of(order: str, share: float, head_sets: HeadSets) -> list[HeadDraw]:
-    """The sets of an order and share; all heads are the same set in every order."""
-    if share == 1:
-        return [HeadDraw(RANDOM, share)]
-    return [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
 
 
 def _by_document(losses: Sequence[TextLoss], documents: Int[ndarray, " window"]) -> TextLoss:
