@@ -37,8 +37,7 @@ from headscope.statistics.tags import (
     is_decidable,
     with_thresholds,
 )
-from headscope.studies.verify import masses_of
-from headscope.studies.verify_scores import published_name, scores_that_ship
+from headscope.studies.verify import masses_of, published_name, scores_that_ship
 from headscope.views.head_account import findings
 
 PAGES = Path(__file__).parent / "results"

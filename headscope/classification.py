@@ -17,7 +17,7 @@ relations         1 load                                         2 to 6
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +27,6 @@ from typing import Any
 from headscope.causal.direct_paths import direct_paths
 from headscope.errors import ArgumentError
 from headscope.measure.batch_reader import BatchReader
-from headscope.measure.example import ExampleRequest
 from headscope.measure.example_reader import Sample
 from headscope.measure.examples import QUICK_WINDOWS
 from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
@@ -55,7 +54,7 @@ from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings
 from headscope.statistics.early_stopping import StoppingRule
 from headscope.statistics.head_lists import wanted_examples
-from headscope.statistics.judge_heads import WeighedRun, versions, weigh_run
+from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
@@ -188,6 +187,7 @@ def _scored_relations(
         )
     if not settings.direct_effects:
         return list(relations)
+    # relations of the user's own have no effects that are known
     effects = effects_of(settings.types, relations) if own_relations is None else []
     if not effects:
         types = ", ".join(dict.fromkeys(effect.type for effect in EFFECTS))
@@ -212,6 +212,7 @@ def _choose_precision(
     """
     models = session.models
     model = models.model
+    # no measurement is needed where one precision is out of the question
     if settings.dtype != AUTO:
         return None
     if effects_among(relations):
@@ -220,6 +221,7 @@ def _choose_precision(
         return PrecisionCheck(model.dtype, IN_MEMORY).facts
     if reason := reason_for_wide(model):
         return PrecisionCheck(WIDE, reason).facts
+    # both precisions read the same beginning, and the narrow one must give the same sums
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
         model = model if dtype == WIDE else models.narrow()
@@ -286,6 +288,7 @@ def _describe_reading(
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
+    # notes of all parts, in the order in which they were read
     sources = (loss, model, text.natural, text.language, text.prompts, sums)
     notes = [note for source in sources if source is not None for note in source.notes]
     notes += further_notes
@@ -310,12 +313,26 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     clock, sums = session.clock, again.sums
     weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
     clock.lap("judge")
-    result = weighed.judge({} if settings.quick else _surrogates(again, weighed))
+    # surrogates are fitted for the heads that depend on them alone
+    surrogates: dict[SurrogateRequest, SurrogateScore] = {}
+    if not settings.quick:
+        requests = weighed.surrogate_requests
+        rows = again.surrogate_rows(requests)
+        surrogates = score_surrogates(rows, again.relations, requests, progress=again.progress)
+        del rows  # as large as the attention of all these heads
+    result = weighed.judge(surrogates)
     clock.lap("surrogates")
     if settings.examples:
-        examples = again.examples(_example_requests(result, again.relations, session.models.heads))
+        # a run of some heads alone shows theirs
+        example_requests = wanted_examples(result.evidence, of_attention(again.relations))
+        if heads := session.models.heads:
+            example_requests = [
+                request for request in example_requests if (request.layer, request.head) in heads
+            ]
+        examples = again.examples(example_requests)
         result = replace(result, examples=tuple(examples))
         clock.lap("examples")
+    # times and tokens are known at the end alone
     spent = {
         "tokens": sums.tokens,
         "stimulus_tokens": dict(sums.stimulus_tokens),
@@ -323,22 +340,3 @@ def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Ses
     }
     provenance = result.info["provenance"] | spent
     return replace(result, info=result.info | {"provenance": provenance})
-
-
-def _surrogates(
-    again: SecondReading, weighed: WeighedRun
-) -> dict[SurrogateRequest, SurrogateScore]:
-    """Surrogates of the heads that need one; their rows are dropped once they are judged."""
-    requests = weighed.surrogate_requests
-    rows = again.surrogate_rows(requests)
-    return score_surrogates(rows, again.relations, requests, progress=again.progress)
-
-
-def _example_requests(
-    result: Result, relations: Sequence[Relation], heads: Collection[tuple[int, int]]
-) -> list[ExampleRequest]:
-    """The examples to show; if a run is of some heads alone, those of these heads."""
-    requests = wanted_examples(result.evidence, of_attention(relations))
-    if not heads:
-        return requests
-    return [request for request in requests if (request.layer, request.head) in heads]

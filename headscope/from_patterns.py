@@ -96,6 +96,7 @@ def score_patterns(
         PatternError: an array does not fit its tokens, or the tokens do not spell the document.
         CorpusError: nothing in the documents can be scored for these types.
     """
+    # what was given, as windows with their relations
     arguments = given_patterns(patterns, windows, tokens)
     patterns = arguments.patterns
     texts = pattern_windows(arguments.windows, arguments.tokens)
@@ -103,6 +104,7 @@ def score_patterns(
     if relations is None:
         relations = relations_of(types, attention_kind)
     check_relations(relations)
+    # fixed baselines are those of English
     text_language = Language(language)
     natural = [window for window in texts if window.stimulus == TEXT.name]
     for window in natural:
@@ -112,6 +114,7 @@ def score_patterns(
     notes = text_language.notes if natural else []
     baselines = fit_baselines(texts, relations, fixed=fixed)
     parts = baselines.parts(relations)
+    # one window at a time, as patterns may be made when they are asked for
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         scored: list[Window] = []
         pairs = arrays_of(patterns, texts, sinks=sinks)
@@ -127,6 +130,7 @@ def score_patterns(
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )
+    # verdicts, of which some wait for surrogates that read the patterns again
     weighed = weigh_run(tally, relations, seed=seed, info=info)
     requests = weighed.surrogate_requests
     if not requests:
@@ -199,6 +203,7 @@ def _tally(
         if tally is None:
             names = tuple(relation.id for relation in relations)
             tally = Tally.zeros(names, layers, heads)
+        # a pattern is read like that of a model's layer
         batch = replace(dealt.take([i]), windows=[window])
         tiles = [full_tile(1, len(window))]
         makers = attention_readers(batch, [WindowPairs(window)], tiles, config)
@@ -221,6 +226,7 @@ def pattern_windows(text: Any, tokens: Any) -> list[Window]:
     Raises:
         PatternError: they are neither, or the tokens do not spell the documents.
     """
+    # windows as they are, or one of each list of tokens
     if tokens is None:
         windows = [text] if isinstance(text, Window) else _list(text)
         if not all(isinstance(window, Window) for window in windows):
@@ -265,8 +271,18 @@ def arrays_of(
         array = _array(where, read(i, window))
         if array.ndim == 4 and array.shape[2] == array.shape[3] > 0:
             if batched:
-                array = _without_padding(array, len(window), where)
+                # a mask hides the padding on the right from every query, that of the padding too;
+                # without a mask it could stand on the left, and the pattern be of other tokens
+                length = len(window)
+                if bool((array[..., length:] > 0).any()):
+                    raise PatternError(
+                        f"{where}: queries attend to the padding; pad on the right and give the "
+                        "model the attention_mask, or give a list with an array [layer head query "
+                        "key] of each window"
+                    )
+                array = array[..., :length, :length]
             window = window.cut(array.shape[3])
+        # the first window tells how many layers and heads all have
         fault = _fault_of(array, window, sinks=sinks)
         size = size or tuple(array.shape[:2])
         if not fault and array.shape[:2] != size:
@@ -277,27 +293,12 @@ def arrays_of(
         yield array, window
 
 
-def _without_padding(array: Tensor, length: int, where: str) -> Tensor:
-    """The pattern of a window of a padded batch.
-
-    A mask hides the padding on the right from every query, that of the padding too. Without a mask
-    the padding could as well stand on the left, and the pattern be that of other tokens.
-
-    Raises:
-        PatternError: there was no mask.
-    """
-    if bool((array[..., length:] > 0).any()):
-        raise PatternError(
-            f"{where}: queries attend to the padding; pad on the right and give the model the "
-            "attention_mask, or give a list with an array [layer head query key] of each window"
-        )
-    return array[..., :length, :length]
-
-
 def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
     """Getter of a window's array, and whether windows are rows of padded batches."""
+    # a function gives the pattern of one window
     if callable(patterns):
         return lambda i, window: patterns(window), False
+    # a cache of TransformerLens has its layers by name
     if hasattr(patterns, "cache_dict"):
         cache = patterns.cache_dict
         names = (f"blocks.{layer}.attn.hook_pattern" for layer in count())
@@ -309,6 +310,7 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
             "there are no patterns: transformers returns them only for a model loaded with "
             'attn_implementation="eager", and a cache must hold hook_pattern'
         )
+    # a tuple is what transformers gives: a batch of windows for each layer
     if isinstance(patterns, tuple):
         shapes = {_shape(layer) for layer in patterns}
         if len(shapes) > 1 or len(next(iter(shapes))) != 4:
@@ -318,6 +320,7 @@ def _reader(patterns: Any, windows: Sequence[Window]) -> tuple[Reader, bool]:
             )
         _check_one_of_each(_ARRAYS, len(patterns[0]), windows)
         return lambda i, window: _stacked(patterns, i), True
+    # one array of one window, or a list with an array for each
     if len(windows) == 1 and len(_shape(patterns)) == 4:
         return lambda i, window: patterns, False
     arrays = _list(patterns)
@@ -411,6 +414,7 @@ def _fault_of(array: Tensor, window: Window, *, sinks: bool) -> str:
     shape, size = tuple(array.shape), len(window)
     if array.ndim != 4 or 0 in shape or shape[2:] != (size, size):
         return f"shape {shape}, but {size} tokens need [layer head {size} {size}]"
+    # a sink of its own takes a part of a row, but no row has more than 1
     excess = (array.sum(-1) - 1).nan_to_num(nan=torch.inf)
     worst = float(excess.max() if sinks else excess.abs().max())
     if worst > TOLERANCE or bool((array < 0).any()):

@@ -105,9 +105,17 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         with random_state_kept():
             return function(*bound.args, **bound.kwargs)
 
+    # the model of the arguments serves the command line too
     call.__dict__["options"] = options
     call.__doc__ = _documented(function)
-    call.__dict__["__signature__"] = _plain_signature(function)
+    # `help` prints types without their bounds and help
+    with_bounds = inspect.signature(function)
+    types = _argument_types(function, with_metadata=False)
+    parameters = [
+        parameter.replace(annotation=types.get(name, parameter.annotation))
+        for name, parameter in with_bounds.parameters.items()
+    ]
+    call.__dict__["__signature__"] = with_bounds.replace(parameters=parameters)
     return call
 
 
@@ -121,6 +129,12 @@ def _argument_types(function: Callable[..., Any], *, with_metadata: bool) -> dic
     arguments = SimpleNamespace(__annotations__=annotations)
     names = vars(sys.modules[function.__module__])
     return get_type_hints(arguments, names, include_extras=with_metadata)
+
+
+def _one_or_more(kind: Any) -> Any:
+    """The type of the arguments that a function takes by `*`."""
+    description = FieldInfo.from_annotation(kind).description
+    return Annotated[Sequence[kind], Field(min_length=1, description=description)]
 
 
 def _fields(function: Callable[..., Any]) -> dict[str, Any]:
@@ -140,28 +154,12 @@ def _fields(function: Callable[..., Any]) -> dict[str, Any]:
     return fields
 
 
-def _one_or_more(kind: Any) -> Any:
-    """The type of the arguments that a function takes by `*`."""
-    description = FieldInfo.from_annotation(kind).description
-    return Annotated[Sequence[kind], Field(min_length=1, description=description)]
-
-
-def _plain_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature as `help` prints it: types without their bounds and help."""
-    signature = inspect.signature(function)
-    types = _argument_types(function, with_metadata=False)
-    parameters = [
-        parameter.replace(annotation=types.get(name, parameter.annotation))
-        for name, parameter in signature.parameters.items()
-    ]
-    return signature.replace(parameters=parameters)
-
-
 def _documented(function: Callable[..., Any]) -> str | None:
     """The docstring, with an `Args:` section if it has none and the fields have descriptions."""
     docstring = inspect.getdoc(function)
     if docstring is None or "Args:" in docstring:
         return docstring
+    # a line for each argument with a description, before what is raised
     entries = []
     for name, (kind, _) in _fields(function).items():
         description = FieldInfo.from_annotation(kind).description

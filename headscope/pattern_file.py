@@ -38,6 +38,7 @@ def given_patterns(patterns: Any, windows: Any, tokens: Any) -> GivenPatterns:
     Raises:
         PatternError: a file cannot be read, or holds no patterns; or `Patterns` lack layers.
     """
+    # a file has arrays, or all of what `Patterns.save` wrote
     if isinstance(patterns, str | Path):
         content = read_pattern_file(Path(patterns))
         if isinstance(content, GivenPatterns):
@@ -48,6 +49,7 @@ def given_patterns(patterns: Any, windows: Any, tokens: Any) -> GivenPatterns:
     texts = patterns if isinstance(patterns, list | tuple) else [patterns]
     if not texts or not all(isinstance(text, Patterns) for text in texts):
         return GivenPatterns(patterns, windows, tokens)
+    # patterns of single layers or heads are no whole run
     for text in texts:
         check_whole(text)
     if windows is None and tokens is None:

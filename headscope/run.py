@@ -244,6 +244,7 @@ def classify(
     from headscope.models.last_model import LastModel
     from headscope.runs.checkpoint import RunCheckpoint
 
+    # all that can be refused is refused before a model loads
     settings = settings_of(settings, changes)
     own_relations = None if relations is None else check_relations(relations)
     check_types(settings.types)

@@ -120,13 +120,25 @@ class Patterns:
         target = Path(path)
         check_suffix(target, ".npz")
         content = BytesIO()
+        # what is no array goes into the record
+        window = self.window
+        record = {
+            "name": self.name,
+            "ids": window.tokens.tolist(),
+            "words": [vars(word) for word in self.words],
+            "sentences": window.words.sentence.tolist(),
+            "inner": window.inner.tolist(),
+            "sees_future": window.attention_kind.sees_future,
+            "begins": window.begins,
+            "ends": window.ends,
+        }
         np.savez_compressed(
             content,
             patterns=self.array,
             tokens=np.array(self.window.strings),
             layers=np.array(self.layers),
             heads=np.array(self.heads),
-            headscope_patterns=np.array(self._record()),
+            headscope_patterns=np.array(json.dumps(record, allow_nan=False)),
         )
         return write_file(target, content.getvalue(), overwrite=overwrite)
 
@@ -151,11 +163,22 @@ class Patterns:
         with reported_as(PatternError, f"{path!s:.200} is not a file of Patterns.save", Exception):
             record = json.loads(str(arrays[FORMAT]))
             words = tuple(WordSpan(**row) for row in record["words"])
+            # words without annotation, as plain text has them
+            blank = np.full(len(words), "", "U1")
             window = Window(
                 name="text",
                 tokens=_positions(record["ids"]),
                 strings=tuple(arrays["tokens"].tolist()),
-                words=_plain_words(words, record["sentences"]),
+                words=WordTable(
+                    first=_positions([word.first for word in words]),
+                    last=_positions([word.last for word in words]),
+                    sentence=_positions(record["sentences"]),
+                    head=np.full(len(words), -1, np.int64),
+                    deprel=blank,
+                    upos=blank,
+                    lemma=np.array([word.word.lower() for word in words], "U"),
+                    tense=blank,
+                ),
                 inner=_positions(record["inner"]),
                 attention_kind=BIDIRECTIONAL if record["sees_future"] else CAUSAL,
                 ends=record["ends"],
@@ -171,20 +194,6 @@ class Patterns:
             )
             _check_parts(patterns)
         return patterns
-
-    def _record(self) -> str:
-        window = self.window
-        record = {
-            "name": self.name,
-            "ids": window.tokens.tolist(),
-            "words": [vars(word) for word in self.words],
-            "sentences": window.words.sentence.tolist(),
-            "inner": window.inner.tolist(),
-            "sees_future": window.attention_kind.sees_future,
-            "begins": window.begins,
-            "ends": window.ends,
-        }
-        return json.dumps(record, allow_nan=False)
 
 
 def npz_arrays(path: str | Path) -> dict[str, ndarray]:
@@ -221,6 +230,7 @@ def _check_parts(patterns: Patterns) -> None:
     Raises:
         ValueError: they do not, or a row is not attention.
     """
+    # as many tokens as text, and layers and heads in order
     window = patterns.window
     size = len(window)
     if len(window.strings) != size or not all(isinstance(text, str) for text in window.strings):
@@ -254,21 +264,6 @@ def _check_parts(patterns: Patterns) -> None:
     is_whole = len(window.words.sentence) == len(firsts)
     if not (is_in_order and is_span and is_inside and is_whole):
         raise ValueError(f"its words do not lie in its {size} tokens")
-
-
-def _plain_words(words: Sequence[WordSpan], sentences: Sequence[int]) -> WordTable:
-    """Words without annotation, as plain text has them."""
-    blank = np.full(len(words), "", "U1")
-    return WordTable(
-        first=_positions([word.first for word in words]),
-        last=_positions([word.last for word in words]),
-        sentence=_positions(sentences),
-        head=np.full(len(words), -1, np.int64),
-        deprel=blank,
-        upos=blank,
-        lemma=np.array([word.word.lower() for word in words], "U"),
-        tense=blank,
-    )
 
 
 def _numbers(value: Any) -> tuple[int, ...] | None:
@@ -317,16 +312,22 @@ def patterns(
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)
+    # all heads of all layers, or those asked for
     chosen_layers = loaded.attention_layers if layers is None else tuple(layers)
     chosen_heads = tuple(range(loaded.heads)) if heads is None else tuple(heads)
     for layer in chosen_layers:
         loaded.check_head(layer, chosen_heads[-1])
+    spans = zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
+    words = []
+    for first, last in spans:
+        tokens = window.tokens[first : last + 1].tolist()
+        words.append(WordSpan(loaded.tokenizer.decode(tokens).strip(), first, last))
     return Patterns(
         name=Path(loaded.name).name,
         array=read_patterns(loaded, window, chosen_layers, chosen_heads),
         layers=chosen_layers,
         heads=chosen_heads,
-        words=_word_spans(loaded, window),
+        words=tuple(words),
         window=window,
         notes=special_notes(loaded, [text]),
     )
@@ -352,15 +353,6 @@ def read_patterns(
     ids = torch.from_numpy(window.tokens)[None].to(model.device)
     stream_patterns(model.engine, ids, take, max(layers) + 1)
     return array
-
-
-def _word_spans(model: Model, window: Window) -> tuple[WordSpan, ...]:
-    spans = zip(window.words.first.tolist(), window.words.last.tolist(), strict=True)
-    words = []
-    for first, last in spans:
-        tokens = window.tokens[first : last + 1].tolist()
-        words.append(WordSpan(model.tokenizer.decode(tokens).strip(), first, last))
-    return tuple(words)
 
 
 def check_whole(part: Patterns) -> None:

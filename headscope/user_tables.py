@@ -94,6 +94,7 @@ def csv_table(raw: bytes, name: str, kind: type[HeadscopeError]) -> UserTable:
     ({2: {'head': 'L0H0', 'label': 'a, b'}}, 3)
     """
     text = _decoded(raw, name, kind)
+    # rows are collected with their faults, which are reported together
     columns: tuple[str, ...] = ()
     rows: dict[int, Mapping[str, str]] = {}
     invalid: list[InvalidRow] = []
@@ -243,6 +244,7 @@ def _quoted_record(text: str, start: int) -> tuple[list[str], int]:
                 raise ValueError(f"one quotation mark in the field {plain[0].strip()!r:.60}")
             cells.append(plain[0])
             position = plain.end()
+        # a field ends at a comma or with its line
         end = _FIELD_END.match(text, position)
         if not end:
             after = text[position : position + 20]

@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.errors import CorpusError, HeadscopeError
 from headscope.stimuli.few_shot import read_tasks
 from headscope.stimuli.tasks import read_task
-from headscope.studies.verify_scores import read_scores
+from headscope.studies.verify import read_scores
 from headscope.user_tables import csv_table, json_content, jsonl_table, table_of_frame
 
 BOM = "\ufeff"

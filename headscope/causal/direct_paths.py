@@ -269,11 +269,13 @@ def find_paths(network: Any, heads: int) -> DirectPaths:
     """
     outputs = [output_projection(module) for module in projection_modules(network)]
     blocks = list(layer_list(network, len(outputs)))
+    # one short text shows what each module does with the stream
     tokens = _text(network.get_input_embeddings().weight)
     calls = _calls(network, tokens)
     post_norms = []
     for block, output in zip(blocks, outputs, strict=True):
         post_norms.append(_post_norm(calls, block, output))
+    # what stands between the last block and the logits
     final_norm, unembedding = _final_modules(network, tokens, calls, blocks[-1])
     return DirectPaths(
         heads=heads,
@@ -311,6 +313,7 @@ def _calls(network: Any, tokens: Tensor) -> dict[nn.Module, _Call]:
             hook = module.register_forward_hook(note, with_kwargs=True)
             hooks.enter_context(hook)
         network(tokens, use_cache=False)
+    # other modules take or give something else than a whole stream
     size = tokens.numel() * width
     return {module: call for module, call in calls.items() if call.outputs.numel() == size}
 
@@ -319,6 +322,7 @@ def _post_norm(
     calls: dict[nn.Module, _Call], block: nn.Module, output: nn.Module
 ) -> FrozenNorm | None:
     """The norm between W_O and the stream, if there is one; checks what the block adds."""
+    # what the block adds to the stream, and what its W_O writes
     layer = calls[block]
     shape = layer.outputs.shape
     output_stream = layer.outputs.float()
@@ -326,6 +330,7 @@ def _post_norm(
     written = calls[output].outputs.reshape(shape).float()
     length = float(max(added.norm(), output_stream.norm() * 0.1))
     slack = _tolerance(layer.outputs) * length
+    # a norm behind W_O takes what it writes and gives something else
     called = [module for module in block.modules() if module in calls]
     inside = [calls[module] for module in called if module not in (block, output)]
     norms: list[_Call | None] = [None]
@@ -333,6 +338,7 @@ def _post_norm(
         is_behind_output = _is_close(call.inputs, written)
         if is_behind_output and not _is_close(call.outputs, written):
             norms.append(call)
+    # with the right norm, the remainder is the output of one other module
     for norm in norms:
         by_attention = written if norm is None else norm.outputs.reshape(shape).float()
         by_other = added - by_attention
@@ -360,6 +366,7 @@ def _final_modules(
     rebuilt = nn.functional.linear(final, unembedding.weight, bias).float()
     if _share_off(logit_map(network).logits(rebuilt), logits) >= _tolerance(final):
         raise ModelError("the logits are not the last norm's output, unembedded")
+    # the last norm takes the last block's stream and gives the final states
     inside = set(last.modules())
     for call in calls.values():
         is_between = _is_close(call.inputs, stream) and _is_close(call.outputs, final)
@@ -375,6 +382,7 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
     Raises:
         ModelError: it does something else.
     """
+    # random inputs show the norm in all directions, and its answer to 0 is the bias
     module = call.module
     width = call.inputs.shape[-1]
     generator = torch.Generator().manual_seed(0)
@@ -386,6 +394,7 @@ def _frozen_norm(call: _Call) -> FrozenNorm:
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else answer.new_zeros(width)
     unbiased = answer - bias.float()
+    # a LayerNorm centres first and an RMSNorm does not: the one that rebuilds the outputs is right
     inputs = call.inputs.reshape(-1, width).float()
     outputs = call.outputs.reshape(-1, width).float()
     for centred in (False, True):

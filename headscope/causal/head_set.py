@@ -45,7 +45,13 @@ def output_norms(rerunner: Rerunner, runs: Iterable[CleanRun]) -> dict[Head, flo
         tokens += int(is_token.sum())
         for layer, z in run.z.items():
             matrix = output_matrix(rerunner.outputs[layer])
-            norms = _norms(z[is_token].float(), matrix.float())
+            # the size of what a head writes is the norm of z W_O
+            z_of_tokens = z[is_token].float()
+            w_o = matrix.float()
+            heads = z_of_tokens.shape[1]
+            by_head = w_o.reshape(heads, -1, w_o.shape[-1])
+            outputs = torch.einsum("thw,hwm->thm", z_of_tokens, by_head)
+            norms: Tensor = outputs.norm(dim=-1)
             for head, total in enumerate(norms.sum(0).tolist()):
                 earlier = totals.get((layer, head), 0.0)
                 totals[layer, head] = earlier + total
@@ -78,6 +84,7 @@ class TokenSums:
             sums = values.new_zeros(width, *values.shape[2:], dtype=torch.double)
             sums.index_add_(0, from_end[is_token], values[is_token].double())
             counts = torch.bincount(from_end[is_token], minlength=width)
+        # a longer batch than any before it has positions of its own
         if len(self._sums) < len(sums):
             longer = sums.new_zeros(sums.shape)
             longer[: len(self._sums)] = self._sums.to(sums) if len(self._sums) else 0
@@ -120,17 +127,6 @@ def mean_outputs(
             of_layer = sums.setdefault(layer, TokenSums(by_position=by_position))
             of_layer.add(rows, z)
     return {layer: of_layer.means() for layer, of_layer in sums.items()}
-
-
-def _norms(
-    z: Float[Tensor, "token head width"], matrix: Float[Tensor, "head_width d_model"]
-) -> Float[Tensor, "token head"]:
-    """Norm of each head's output z W_O at each token."""
-    heads = z.shape[1]
-    by_head = matrix.reshape(heads, -1, matrix.shape[-1])
-    outputs = torch.einsum("thw,hwm->thm", z, by_head)
-    norms: Tensor = outputs.norm(dim=-1)
-    return norms
 
 
 def matched_sets(

@@ -91,19 +91,14 @@ def loss(
     nats: list[float] = []
     with nullcontext() if intervention is None else intervention.applied(model):
         for batch in in_batches(windows, size, least=LITTLE_PADDING):
-            nats += _window_nats(network, batch)
+            predictions = predictions_of(network, batch)
+            chunks = chunked_losses(network, predictions.stream, predictions.labels)
+            losses = torch.cat(list(chunks)).double()
+            by_window = torch.split(losses, predictions.lengths)
+            nats += [float(window.sum()) for window in by_window]
             advance(sum(map(len, batch)))
     predicted = [len(window) - 1 for window in windows]
     return TextLoss(np.array(nats), np.array(predicted))
-
-
-def _window_nats(network: Any, batch: Sequence[Window]) -> list[float]:
-    """The loss of each window of a batch, summed over its predicted tokens."""
-    predictions = predictions_of(network, batch)
-    chunks = chunked_losses(network, predictions.stream, predictions.labels)
-    losses = torch.cat(list(chunks)).double()
-    by_window = torch.split(losses, predictions.lengths)
-    return [float(window.sum()) for window in by_window]
 
 
 def predictions_of(network: Any, windows: Sequence[Window]) -> Predictions:

@@ -180,10 +180,12 @@ class PromptPair:
         layer = patches[0].layer
         heads = [patch.head for patch in patches]
         z = _outputs(base, layer, heads).clone()
+        # whole outputs of the heads are those of the other run
         if patches[0].query is None and not attention_only:
             z_of_source = _outputs(source, layer, heads)
             z[:, base.positions] = z_of_source[:, source.positions].to(z)
             return RowHeadsSet(layer, heads, z)
+        # of single cells, what they carry changes: attention, or attention times value
         base_attention = base.attention[layer]
         source_attention = source.attention[layer]
         values = base_attention.value if attention_only else source_attention.value

@@ -186,6 +186,7 @@ class Rerunner:
     def __init__(self, model: Model, score: Score | None = None) -> None:
         refuse_mixed_heads(model)
         self.model = model
+        # an encoder runs without the layers of its engine
         predicts = model.attention_kind.predicts_next
         self.network: Any = network_of(model) if predicts else plain_network_of(model)
         self.score = Score.of(model) if score is None else score
@@ -211,6 +212,7 @@ class Rerunner:
             compared: states from which `Score.STATE` measures distances. Default: those of this
                 run, which is that of the untouched model.
         """
+        # the stream before each block, and each head's z before W_O
         inputs: list[Tensor] = []
         z: list[Tensor] = []
 
@@ -223,6 +225,7 @@ class Rerunner:
             for output in self.outputs.values():
                 hooks.enter_context(output.register_forward_pre_hook(lambda _, x: z.append(x[0])))
             states = self.place_states(rows)
+        # scores of a changed run are compared with the states of the unchanged one
         compared = states if compared is None else compared
         heads = (by_head(layer_z, self.model.heads) for layer_z in z)
         by_layer = dict(zip(self.outputs, heads, strict=True))
@@ -263,6 +266,7 @@ class Rerunner:
 
         Both are the same if the model's states would not be, as with caps of scores.
         """
+        # the keys and values of earlier positions are kept, if the model can be called without them
         parameters = inspect.signature(self.network.base_model.forward).parameters
         if start < 1 or "position_ids" not in parameters or self._keeps_prefix is False:
             run = self.clean(rows)
@@ -270,6 +274,7 @@ class Rerunner:
         reader = _KeyReader(frozenset(self.outputs))
         with reader.applied(self.model):
             run = self.clean(rows)
+        # only later positions run again
         is_later = slice(start, None)
         later_rows = rows._replace(
             tokens=rows.tokens[:, is_later],
@@ -284,6 +289,7 @@ class Rerunner:
             z={layer: z[:, is_later] for layer, z in run.z.items()},
             prefix=KeptPrefix.of(reader.calls, start),
         )
+        # the first rerun shows whether the model gives the same states from kept keys
         if self._keeps_prefix is None:
             with self._rerun(later, None, first=0):
                 states = self.place_states(later_rows)

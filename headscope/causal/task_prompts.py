@@ -102,7 +102,10 @@ class TaskPrompts:
             except CorpusError as error:
                 faults.append(str(error))
                 continue
-            texts.append(_prompt_text(row, model.tokenizer))
+            # the beginning-of-text token stands for no characters
+            tokenized = model.tokenizer.encode_prompt(Document("prompt", row.prompt, ()))
+            offsets = np.concatenate([np.zeros((1, 2), np.int64), tokenized.offsets])
+            texts.append(PromptText(row, (model.tokenizer.bos_string, *tokenized.strings), offsets))
             groups.append(row.group or f"row {number}")
             read += [row.prompt, row.corrupt]
         if len(groups) < MIN_PROMPTS:
@@ -113,6 +116,7 @@ class TaskPrompts:
         notes = [*task.notes, *special_notes(model, read)]
         if faults:
             notes.append(f"{len(faults)} prompts were left out; the first: {faults[0]}")
+        # prompts of one group are resampled together
         _, group_numbers = np.unique(groups, return_inverse=True)
         return cls(task.name, continuations, texts, group_numbers, task.compares, tuple(notes))
 
@@ -167,6 +171,7 @@ def _batch(by_row: Sequence[Sequence[Continuation]], half: int, device: str) -> 
             scored += _scored_tokens(row, one)
     firsts = [members[0] for members in by_row]
     rows = _token_rows([one.tokens for one in firsts], scored, device)
+    # only a batch whose rows all have a corrupt prompt runs one
     corrupt_tokens = [one.corrupt for one in firsts if one.corrupt is not None]
     corrupt = None
     if len(corrupt_tokens) == len(firsts):
@@ -202,6 +207,7 @@ def _scored_tokens(row: int, one: Continuation) -> Iterator[_ScoredToken]:
 
 
 def _token_rows(tokens: Sequence[Tokens], scored: Sequence[_ScoredToken], device: str) -> TokenRows:
+    # the padding is a token of the rows, as some models embed every id
     sequences = [torch.tensor(one) for one in tokens]
     padded = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokens[0][0])
     lengths = torch.tensor([len(one) for one in tokens])
@@ -225,6 +231,7 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
         CorpusError: the tokenizer joins the prompt and an answer, or they are too long.
     """
     tokenizer = model.tokenizer
+    # texts are checked before a long one is encoded
     for text in (row.prompt, row.answer, row.wrong, row.corrupt):
         tokenizer.check_length(text, model.context)
     prompt_tokens = _encoded(tokenizer, row.prompt)
@@ -233,8 +240,16 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
     for sign, answer in ((1, row.answer), (-1, row.wrong)):
         if not answer:
             continue
-        labels = _answer_tokens(tokenizer, row.prompt, answer)
+        # labels stand behind the prompt's own tokens, which must not change with the answer
+        joined = _encoded(tokenizer, row.prompt + answer)
+        labels = joined[len(prompt_tokens) :]
+        if joined != prompt_tokens + labels or not labels:
+            raise CorpusError(
+                f"{row.prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
+                "prompt and the answer; end the prompt earlier"
+            )
         tokens = (tokenizer.bos, *prompt_tokens, *labels[:-1])
+        # the last label is predicted and not read
         longest = max(len(tokens), len(corrupt or ()) + len(labels) - 1)
         if longest > model.context:
             raise CorpusError(
@@ -250,30 +265,6 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
             )
         )
     return continuations
-
-
-def _answer_tokens(tokenizer: Tokenizer, prompt: str, answer: str) -> Tokens:
-    """The tokens of an answer behind its prompt.
-
-    Raises:
-        CorpusError: they are not separate from those of the prompt.
-    """
-    prompt_tokens = _encoded(tokenizer, prompt)
-    tokens = _encoded(tokenizer, prompt + answer)
-    labels = tokens[len(prompt_tokens) :]
-    if tokens != prompt_tokens + labels or not labels:
-        raise CorpusError(
-            f"{prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
-            "prompt and the answer; end the prompt earlier"
-        )
-    return labels
-
-
-def _prompt_text(row: TaskRow, tokenizer: Tokenizer) -> PromptText:
-    """The prompt with its tokens, behind the beginning-of-text token."""
-    tokenized = tokenizer.encode_prompt(Document("prompt", row.prompt, ()))
-    offsets = np.concatenate([np.zeros((1, 2), np.int64), tokenized.offsets])
-    return PromptText(row, (tokenizer.bos_string, *tokenized.strings), offsets)
 
 
 def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:

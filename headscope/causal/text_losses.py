@@ -90,6 +90,7 @@ def text_losses_by_batch(
         rows = scored_rows(batch, rerunner.score, model.device)
         counts = _counts(batch, rerunner.score)
         tokens = sum(map(len, batch))
+        # changes are made to the run as it is, or to that under `base`
         untouched = rerunner.clean(rows)
         advance(tokens)
         with nullcontext() if base is None else base.applied(model):

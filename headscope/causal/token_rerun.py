@@ -162,19 +162,13 @@ class _QueriesOnCleanKeys(_EveryLayer):
         if first is not None:  # a learned sink has no value
             number = torch.arange(len(items), device=items.device)
             change[number, :, first] += moved
-        read[items] += _read_by(change, clean.value)
+        # the heads of a group share its values
+        count, heads, positions = change.shape
+        groups = clean.value.shape[0]
+        by_group = change.view(count, groups, heads // groups, positions)
+        outputs = torch.einsum("ngcl,glv->ngcv", by_group, clean.value.float())
+        read[items] += outputs.flatten(1, 2)
         self.moved[items] = moved.sum(-1)
-
-
-def _read_by(
-    attention: Float[Tensor, "item head position"], value: Float[Tensor, "group position width"]
-) -> Float[Tensor, "item head width"]:
-    """What heads read by their attention; the heads of a group share its values."""
-    items, heads, positions = attention.shape
-    groups = value.shape[0]
-    by_group = attention.view(items, groups, heads // groups, positions)
-    outputs = torch.einsum("ngcl,glv->ngcv", by_group, value.float())
-    return outputs.flatten(1, 2)
 
 
 class QueryRerunner:
@@ -198,6 +192,7 @@ class QueryRerunner:
     @torch.inference_mode()
     def run(self, tokens: Int[ndarray, " position"], moves: Moves) -> Changed:
         """Run a window, then each of some of its queries with cells of one head moved."""
+        # clean keys and values of the window, on which each query runs again
         ids = torch.from_numpy(np.asarray(tokens, np.int64)).to(self.model.device)
         reader = _KeyReader(self.model.attention_layers, [len(ids)], [{}])
         with reader.applied(self.model):
@@ -228,6 +223,7 @@ class QueryRerunner:
         before = clean_logarithms[torch.from_numpy(back)]
         after = self._logarithms(stream)
         divergence = (before.exp() * (before - after)).sum(-1)
+        # the window's last query predicts no token of it
         last = len(ids) - 1
         following = ids[(position + 1).clamp_max(last)]
 
@@ -259,6 +255,7 @@ class QueryRerunner:
 
     def _difference(self) -> float:
         """Divergence of the predictions of some tokens, in nats."""
+        # reruns that move nothing must predict what the window's own run does
         tokens = np.arange(1, 33) % self.model.vocabulary_size
         query = np.arange(0, 32, 3)
         no_cells = np.zeros(0, np.int64)
@@ -279,6 +276,7 @@ def attention_taken(
     moves: Moves, item: int, attention: Float[Tensor, "head position"], sink: int | None
 ) -> Float[Tensor, "head position"]:
     """Attention that each cell of a query's layer gives."""
+    # attention on the targeted cells; what a sink takes stays
     head = int(moves.head[item])
     draw = int(moves.draw[item])
     keys = torch.from_numpy(moves.key[moves.item == item]).to(attention.device)
@@ -288,6 +286,7 @@ def attention_taken(
         targeted[:, sink] = 0
     if draw == ALL:
         return targeted
+    # controls move attention of the other cells of the layer
     others = attention.clone()
     others[:, keys] = 0
     if sink is not None:
@@ -296,23 +295,17 @@ def attention_taken(
         share = others.sum() / targeted.sum().clamp_min(TINY)
         return targeted * share.clamp_max(1)
     rng = np.random.default_rng([draw, int(moves.query[item]), int(moves.layer[item]), head])
-    return _attention_of_drawn_cells(others, targeted.sum(), rng)
-
-
-def _attention_of_drawn_cells(
-    attention: Float[Tensor, "head position"], amount: Tensor, rng: np.random.Generator
-) -> Float[Tensor, "head position"]:
-    """What cells give that are drawn until so much attention is moved."""
-    cells = attention.flatten()
+    # as much attention is taken from drawn cells
+    cells = others.flatten()
     clocks = torch.from_numpy(rng.exponential(size=len(cells))).to(cells)
     # the first of several exponential clocks to ring is each one as likely as its rate
     order = (clocks / cells).argsort()  # empty cells last: x ÷ 0 is inf
     in_order = cells[order]
     before = in_order.cumsum(0) - in_order
-    missing = (amount - before).clamp_min(0)
+    missing = (targeted.sum() - before).clamp_min(0)
     removed = torch.zeros_like(cells)
     removed[order] = torch.minimum(missing, in_order)
-    return removed.view_as(attention)
+    return removed.view_as(others)
 
 
 def _doubles(values: Tensor) -> ndarray:
@@ -379,6 +372,7 @@ class LastTokenRunner:
         places = TokenRows(tokens, lengths, rows, lengths, labels=tokens[:, 0])
         with reader.applied(self.model) if keys else nullcontext():
             run = self.rerunner.clean(places)
+        # of each prompt, what its last token has
         streams = [stream[rows, last] for stream in run.inputs]
         z = {layer: outputs[rows, last] for layer, outputs in run.z.items()}
         runs = []
@@ -422,12 +416,14 @@ class LastTokenRunner:
     def _states(
         self, prompts: Sequence[LastToken], layer: int, prompt: Tensor, head: Tensor, value: Tensor
     ) -> Float[Tensor, "item d_model"]:
+        # each item goes on at its prompt's last token, from the stream before the layer
         device = self.model.device
         token = torch.stack([run.tokens[-1] for run in prompts])
         last = [len(run.tokens) - 1 for run in prompts]
         position = torch.tensor(last, device=device)
         stream = torch.stack([run.streams[layer] for run in prompts])
         input_of_layer = stream[prompt][:, None]
+        # the items of a prompt share its clean keys
         counts = torch.bincount(prompt, minlength=len(prompts))
         on_clean_keys = _LastOnCleanKeys(self.model.attention_layers, prompts, counts.tolist())
         change = RowHeadsSet(layer, head.to(device), value[:, None].to(device))
@@ -463,6 +459,7 @@ class _LastOnCleanKeys(_EveryLayer):
 
     def attend(self, call: AttentionCall) -> Output:
         """Outputs z of each item's heads."""
+        # the items of a prompt stand side by side
         stop = 0
         parts = []
         for run, count in zip(self.prompts, self.counts, strict=True):

@@ -54,6 +54,7 @@ class _Commands(CommandGroup):
 
 def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
     """The lines of a group's help: usage, effect, commands, subgroups and options."""
+    # commands first, then the groups within this one
     members = list(group.commands.values())
     subgroups = [member for member in members if isinstance(member, TyperGroup)]
     commands = [member for member in members if member not in subgroups]
@@ -61,7 +62,9 @@ def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
     yield f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]..."
     yield ""
     yield str(group.help)
-    yield _first_steps(group.epilog or "")
+    # the epilog in one line: its title, and commands to call one after the other
+    title, *steps = [line.strip() for line in (group.epilog or "").split("\n") if line.strip()]
+    yield f"{title} {', then '.join(steps)}".strip()
     yield ""
     for row in commands:
         yield f"  {row.name:{width}}{row.short_help}"
@@ -72,12 +75,6 @@ def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
     flags = [min(option.opts, key=len) for option in group.get_params(ctx)]
     yield ""
     yield f"Options: {', '.join(flags)}. See COMMAND -h."
-
-
-def _first_steps(epilog: str) -> str:
-    """The lines of an epilog in one: its title, and commands to call one after the other."""
-    title, *commands = [line.strip() for line in epilog.split("\n") if line.strip()]
-    return f"{title} {', then '.join(commands)}".strip()
 
 
 app = typer.Typer(

@@ -72,6 +72,7 @@ def classify(
         progress=not quiet,
         on_message=on_message,
     )
+    # tables for programs go to standard output, with nothing around them
     name = one_line(folder)
     if format != "table":
         put(write_rows(HEAD_TABLE.with_names(list_heads(run)), format))

@@ -71,6 +71,7 @@ def heads(
     loaded = load(run)
     selected = list_heads(loaded, type, replicates=replicates)
     if format == "table":
+        # what the table shows beside tags: undecided heads, partial sinks and general labels
         undecided_heads = undecided(loaded.heads, loaded.evidence, loaded.thresholds)
         partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
         labelled = with_shown_relations(selected, loaded.evidence)
@@ -177,6 +178,7 @@ def show(
         if not isinstance(view, HeadsView):
             print_rich(view.grid())
         return
+    # the suffix tells a page from a picture
     page = out.suffix.lower() in HTML
     content = view.html().encode("utf-8") if page else draw(view.figure(), out)
     write_file(out, content, overwrite=overwrite)
@@ -211,6 +213,7 @@ def report(
     from headscope.runs.contents import REPORT
     from headscope.runs.folder import RunFolder
 
+    # an atlas ships its own page, which is not overwritten by default
     atlas = atlas_of(run)
     out = atlas.page if atlas and out is None else out
     check_targets((out, HTML), overwrite=overwrite)
@@ -245,6 +248,7 @@ def serve(
     The address contains a token; requests without it are refused.
     For a run the page shows tags; for a model without a run it shows patterns only.
     """
+    # before the model loads, which takes long
     for package in ("starlette", "uvicorn"):
         optional_package("the live page", package)
     from headscope.resolve import model_or_run

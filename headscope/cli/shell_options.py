@@ -94,6 +94,7 @@ def takes_settings(
         for name in names or Settings.model_fields
     }
 
+    # typer reads the signature, in which each setting becomes an option of its own
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**arguments: Any) -> None:

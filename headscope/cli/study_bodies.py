@@ -182,6 +182,7 @@ def task(call: StudyCall) -> None:
     """
     from headscope.studies.task.result import FILES
 
+    # default folder: the name of the task
     name = Path(str(call.arguments["rows"])).stem
     out = Path(call.arguments["out"] or Path("runs/tasks") / name)
     try:
@@ -207,6 +208,7 @@ def ablate(call: StudyCall, run: Run) -> None:
     from headscope.runs.contents import REPORT
     from headscope.runs.tables import CAUSE_TABLE
 
+    # the run is saved again with the table and a new report
     loaded = load(run, with_tally=True)
     folder = changed_run(call, run, CAUSE_TABLE)
     result = call.result(run=loaded)
@@ -263,6 +265,7 @@ def explain(
     heads' patterns are compared with those of your own functions. With --replace the model runs
     with the feature models in place of the patterns. None of these changes the run.
     """
+    # options that belong together are checked before anything loads
     call.check()
     is_at = at is not None
     is_named = head is not None
@@ -277,6 +280,7 @@ def explain(
     for fault, is_there in faults.items():
         if is_there:
             raise HeadscopeError(fault)
+    # four functions share the command
     arguments: dict[str, Any] = {}
     if is_at:
         function = "explain.one_query:explain_at"
@@ -287,27 +291,24 @@ def explain(
     elif replace:
         function = "explain.replace_heads:replace_heads"
     else:
-        _explain_heads(call, Path(model))
+        from headscope.run import Run, load
+        from headscope.runs.folder import is_run
+        from headscope.runs.tables import FEATURE_MODEL_TABLE
+        from headscope.studies.explain.explanation import explained_run
+
+        # a run folder gets the table beside its own
+        path = Path(model)
+        folder = changed_run(call, path, FEATURE_MODEL_TABLE) if is_run(path) else None
+        explanation = call.result()
+        files = call.write(explanation)
+        if folder is not None:
+            run = Run.of(explained_run(load(folder.path, with_tally=True), explanation))
+            folder.save(run, report=run.report, overwrite=True)
+            files.append(folder.path / FEATURE_MODEL_TABLE.file)
+        call.show(explanation, files)
         return
     result = imported(function)(**call.arguments, **arguments)
     call.show(result, call.write(result))
-
-
-def _explain_heads(call: StudyCall, path: Path) -> None:
-    from headscope.run import Run, load
-    from headscope.runs.folder import is_run
-    from headscope.runs.tables import FEATURE_MODEL_TABLE
-
-    folder = changed_run(call, path, FEATURE_MODEL_TABLE) if is_run(path) else None
-    from headscope.studies.explain.explanation import explained_run
-
-    explanation = call.result()
-    files = call.write(explanation)
-    if folder is not None:
-        run = Run.of(explained_run(load(folder.path, with_tally=True), explanation))
-        folder.save(run, report=run.report, overwrite=True)
-        files.append(folder.path / FEATURE_MODEL_TABLE.file)
-    call.show(explanation, files)
 
 
 @command_of("compare")
@@ -354,6 +355,7 @@ def compare(
         result = match_heads(*runs)
     else:
         result = compare_runs(*runs)
+    # what `--fail-on` states is printed first, and decides the exit code
     outcomes = condition_outcomes(result, fail_on) if fail_on else []
     result = replace(result, notes=(*map(str, outcomes), *result.notes))
     files = write_study(result, out, figure, overwrite=overwrite)

@@ -109,12 +109,36 @@ def study_command(study: StudyRow) -> Callable[..., None]:
     Its options are those of the study's function, those of every command that writes or prints,
     and those of the command alone; of two with one name the later counts.
     """
+    # study and body; the body is the usual one unless the command does more
     function = imported(study.function)
     code = _BODIES.get(study.name, _run)
-    fields = _shown_fields(function)
-    added = _added_options(code)
+    # an empty `Flag` hides an argument from commands
+    options = function.options().model_fields
+    fields = {name: field for name, field in options.items() if "" not in field.metadata}
+    # options that only this command has: the parameters of its body after the call
+    _, *of_body = inspect.signature(code, eval_str=True).parameters.values()
+    added = {
+        option.name: _keyword(option.name, option.annotation, option.default) for option in of_body
+    }
     shell = _shell_options(study.command, has_messages="on_message" in _parameters(function))
-    options = _function_options(function, fields) | shell | added
+    # an option or a positional argument for each argument of the study's function
+    parameters = _parameters(function)
+    leading = next(iter(parameters))
+    argument_options = {}
+    for argument_name, argument in fields.items():
+        parameter = parameters[argument_name]
+        is_positional = parameter.kind is not parameter.KEYWORD_ONLY
+        is_argument = is_positional and (argument.is_required() or argument_name == leading)
+        kind = shell_type(argument.annotation)
+        form = (
+            typer.Argument(help=_help(argument, kind))
+            if is_argument
+            else _option(argument_name, argument, kind)
+        )
+        argument_options[argument_name] = _keyword(
+            argument_name, Annotated[kind, form], parameter.default
+        )
+    options = argument_options | shell | added
 
     def run(**values: Any) -> None:
         arguments = {name: None if values[name] == [] else values[name] for name in fields}
@@ -122,6 +146,7 @@ def study_command(study: StudyRow) -> Callable[..., None]:
         call = StudyCall(study=study, arguments=arguments, **of_call)
         code(call=call, **{name: values[name] for name in added})
 
+    # typer takes name, help and options from the function
     summary = (inspect.getdoc(function) or "").partition("\n\n")[0]
     run.__name__ = study.name
     run.__doc__ = code.__doc__ or summary
@@ -132,33 +157,6 @@ def study_command(study: StudyRow) -> Callable[..., None]:
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
-
-
-def _shown_fields(function: Any) -> dict[str, FieldInfo]:
-    """The arguments of a study's function that commands take; an empty `Flag` hides one."""
-    fields = function.options().model_fields
-    return {name: field for name, field in fields.items() if "" not in field.metadata}
-
-
-def _function_options(
-    function: Any, fields: Mapping[str, FieldInfo]
-) -> dict[str, inspect.Parameter]:
-    """An option or a positional argument for each argument of a study's function."""
-    parameters = _parameters(function)
-    leading = next(iter(parameters))
-    options = {}
-    for name, field in fields.items():
-        parameter = parameters[name]
-        is_positional = parameter.kind is not parameter.KEYWORD_ONLY
-        is_argument = is_positional and (field.is_required() or name == leading)
-        kind = shell_type(field.annotation)
-        form = _argument(field, kind) if is_argument else _option(name, field, kind)
-        options[name] = _keyword(name, Annotated[kind, form], parameter.default)
-    return options
-
-
-def _argument(field: FieldInfo, kind: Any) -> Any:
-    return typer.Argument(help=_help(field, kind))
 
 
 def _option(name: str, field: FieldInfo, kind: Any) -> Any:
@@ -205,14 +203,6 @@ _DEFAULTS: Mapping[str, Any] = {
     field.name: field.default for field in fields(StudyCall) if field.default is not MISSING
 }
 """Options that are not arguments of functions, with their defaults."""
-
-
-def _added_options(code: _Body) -> dict[str, inspect.Parameter]:
-    """The options that only this command has: the parameters of its body after the call."""
-    _, *added = inspect.signature(code, eval_str=True).parameters.values()
-    return {
-        option.name: _keyword(option.name, option.annotation, option.default) for option in added
-    }
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:

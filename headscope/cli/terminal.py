@@ -59,6 +59,7 @@ def folded(text: str, width: int) -> str:
         its attention
     """
     lines = []
+    # lines keep their own indent, up to half of the width
     for line in text.split("\n"):
         words = line.lstrip(" ")
         indent = min(len(line) - len(words), width // 2)

@@ -68,17 +68,37 @@ def cut_windows(
 ) -> Iterator[Window]:
     """Windows of at most `max_length` tokens, the beginning-of-text token included."""
     document = tokenized.document
-    first, last = _word_tokens(document, tokenized.offsets)
+    # a word that ends before it starts has no token
+    word_starts = np.array([word.start for word in document.words])
+    ends = np.array([word.end for word in document.words])
+    token_starts, token_ends = tokenized.offsets.T
+    first = np.searchsorted(token_ends, word_starts, side="right")
+    last = np.searchsorted(token_starts, ends, side="left") - 1
     cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
     has_token = last >= first
+    # marks that divide the text are no words for relations between words
     divides = np.array([_divides(document.text, word) for word in document.words], bool)
     ranges = _ranges(tokenized, first, max_length - 1, cuts)
     for window_number, (start, end) in enumerate(ranges):
+        # words that lie in the window and have a token; rows of their heads are renumbered
         is_inside = (first >= start) & (last < end)
         inside = np.flatnonzero(is_inside & has_token)
         inner = inside[~divides[inside]]
-        words = _word_table(document, inside, first - start + 1, last - start + 1)
+        row_of = np.full(len(document.words) + 1, -1)  # one more, so that head -1 finds -1
+        row_of[inside] = np.arange(len(inside))
+        words_inside = [document.words[i] for i in inside]
+        words = WordTable(
+            first=(first - start + 1)[inside],
+            last=(last - start + 1)[inside],
+            sentence=np.array([word.sentence for word in words_inside], np.int64),
+            head=row_of[np.array([word.head for word in words_inside], np.int64)],
+            deprel=_texts(word.deprel for word in words_inside),
+            upos=_texts(word.upos for word in words_inside),
+            lemma=_texts((word.lemma or word.form).lower() for word in words_inside),
+            tense=_texts(_tense(word) for word in words_inside),
+        )
+        # positions count the beginning-of-text token
         starts = np.array([document.words[i].start for i in inside], np.int64)
         yield Window(
             name=f"{document.name}#{window_number}",
@@ -100,22 +120,11 @@ def _positions(
     return np.unique(np.concatenate(spans)) if spans else np.empty(0, np.int64)
 
 
-def _word_tokens(
-    document: Document, offsets: Int[ndarray, "token 2"]
-) -> tuple[Int[ndarray, " word"], Int[ndarray, " word"]]:
-    """First and last token of every word; a word with `last < first` has no token."""
-    starts = np.array([word.start for word in document.words])
-    ends = np.array([word.end for word in document.words])
-    token_starts, token_ends = offsets.T
-    first = np.searchsorted(token_ends, starts, side="right")
-    last = np.searchsorted(token_starts, ends, side="left") - 1
-    return first, last
-
-
 def _ranges(
     tokenized: TokenizedDocument, first: Int[ndarray, " word"], tokens_per_window: int, cuts: Cuts
 ) -> Iterator[tuple[int, int]]:
     """Token ranges that end at sentence ends where they can, at word ends where they must."""
+    # places at which a window may end: sentence ends, and word ends if a sentence is too long
     total = len(tokenized.tokens)
     sentence = np.array([word.sentence for word in tokenized.document.words])
     opens = np.flatnonzero(np.diff(sentence, prepend=-1))
@@ -139,27 +148,6 @@ def _last_in(places: Int[ndarray, " place"], after: int, upto: int) -> int | Non
     return int(inside.max()) if len(inside) else None
 
 
-def _word_table(
-    document: Document,
-    inside: Int[ndarray, " kept"],
-    first: Int[ndarray, " word"],
-    last: Int[ndarray, " word"],
-) -> WordTable:
-    row_of = np.full(len(document.words) + 1, -1)  # one more, so that head -1 finds -1
-    row_of[inside] = np.arange(len(inside))
-    words = [document.words[i] for i in inside]
-    return WordTable(
-        first=first[inside],
-        last=last[inside],
-        sentence=np.array([word.sentence for word in words], np.int64),
-        head=row_of[np.array([word.head for word in words], np.int64)],
-        deprel=_texts(word.deprel for word in words),
-        upos=_texts(word.upos for word in words),
-        lemma=_texts((word.lemma or word.form).lower() for word in words),
-        tense=_texts(_tense(word) for word in words),
-    )
-
-
 def _tense(word: Word) -> str:
     """Tense and form of a verb; empty for any other word, and for a verb without a tense.
 
@@ -176,6 +164,7 @@ def _mention_table(
     document: Document, inside: Int[ndarray, " kept"], words: WordTable
 ) -> MentionTable:
     """The mentions whose head words lie in the window, each with its name's other parts."""
+    # by the rows of their head words, which mentions need to be found by
     row_of = {int(word): row for row, word in enumerate(inside)}
     mentions = [mention for mention in document.mentions if mention.head in row_of]
     mentions.sort(key=lambda mention: mention.head)
@@ -183,6 +172,7 @@ def _mention_table(
         return no_mentions()
     head_rows = np.array([row_of[mention.head] for mention in mentions])
     name_rows = np.array([_name_end(document, mention, row_of) for mention in mentions])
+    # without features a pronoun counts as a personal one
     heads = [document.words[mention.head] for mention in mentions]
     pronoun = np.array([head.upos == "PRON" for head in heads])
     prs = np.array(["PronType=Prs" in head.feats or not head.feats for head in heads])
@@ -273,14 +263,21 @@ def window_of_tokens(
     >>> window_of_tokens(["<s>", "a", "b", "a", "b"]).copy_length
     2
     """
-    spelling = _as_text(tokens) if document is None else _spelling(tokens, document, bos=bos)
+    if document is None:
+        spelling = _Spelling(tuple(token.translate(_MARKS) for token in tokens))
+    else:
+        spelling = _spelling(tokens, document, bos=bos)
     strings = spelling.strings
+    # the same string is the same token
     numbers = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     ids = np.array([numbers[string] for string in strings], np.int64)
     if document is None:
-        n = _copy_length(ids)
+        # the document is a repeat if its second half is its first
+        half, odd = divmod(len(ids) - 1, 2)
+        n = half if half and not odd and np.array_equal(ids[1 : half + 1], ids[half + 1 :]) else 0
         stimulus = "repeat" if n else "text"
         return Window("tokens", ids, strings, copy_length=n, stimulus=stimulus)
+    # the same cut as of any document, into one window
     offsets = np.array(spelling.places[1:], np.int64).reshape(-1, 2)
     tokenized = TokenizedDocument(document, ids[1:], strings[1:], offsets)
     (window,) = cut_windows(
@@ -294,21 +291,12 @@ def window_of_tokens(
     return window
 
 
-def _copy_length(ids: ndarray) -> int:
-    n, odd = divmod(len(ids) - 1, 2)
-    return n if n and not odd and np.array_equal(ids[1 : n + 1], ids[n + 1 :]) else 0
-
-
 @dataclass(frozen=True)
 class _Spelling:
     """Tokens as text, each with the characters of a document that it holds."""
 
     strings: tuple[str, ...]
     places: Sequence[tuple[int, int]] = ()
-
-
-def _as_text(tokens: Sequence[str]) -> _Spelling:
-    return _Spelling(tuple(token.translate(_MARKS) for token in tokens))
 
 
 def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spelling:
@@ -368,6 +356,7 @@ def _spell_out(pieces: Sequence[bytes], document: Document) -> Iterator[tuple[in
 
     Tokens are compared byte by byte: a token may hold a part of a character.
     """
+    # every byte of the text with its character, blanks left out
     characters: list[tuple[int, int]] = []
     for offset, char in enumerate(document.text):
         if not char.isspace():
@@ -377,8 +366,17 @@ def _spell_out(pieces: Sequence[bytes], document: Document) -> Iterator[tuple[in
         start = position
         for byte in _without_blanks(piece):
             if position == len(characters) or characters[position][1] != byte:
-                raise _not_spelled(number, piece, document, characters[position:])
+                unread = characters[position:]
+                next_start = unread[0][0] if unread else len(document.text)
+                remainder = (
+                    repr(document.text[next_start : next_start + 12]) if unread else "its end"
+                )
+                raise PatternError(
+                    f"{document.name}: token {number} is {piece.decode('utf-8', 'replace')!r}, but "
+                    f"the text goes on with {remainder}"
+                )
             position += 1
+        # a blank alone stands where the next character does
         if position == start:
             following = (
                 characters[position][0] if position < len(characters) else len(document.text)
@@ -393,14 +391,3 @@ def _without_blanks(piece: bytes) -> bytes:
         return "".join(piece.decode().split()).encode()
     except UnicodeDecodeError:  # a part of a character
         return piece.strip()
-
-
-def _not_spelled(
-    number: int, piece: bytes, document: Document, unread: Sequence[tuple[int, int]]
-) -> PatternError:
-    start = unread[0][0] if unread else len(document.text)
-    remainder = repr(document.text[start : start + 12]) if unread else "its end"
-    return PatternError(
-        f"{document.name}: token {number} is {piece.decode('utf-8', 'replace')!r}, but the text "
-        f"goes on with {remainder}"
-    )

@@ -64,10 +64,24 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
             make a sentence: word ids count up from 1, ranges cover words that follow, no form is
             empty, and heads exist.
     """
+    # each row alone, then the order of words and ranges
     rows = [_row(f"{path}:{number}", number, line) for number, line in lines]
     words = [row for row in rows if isinstance(row.id, int)]
     _check_words(path, words)
-    _check_ranges(path, rows, len(words))
+    # a range stands right before its first word, and ranges do not overlap
+    count = len(words)
+    covered, following = 0, 1
+    for of_range in rows:
+        if isinstance(of_range.id, int):
+            following = of_range.id + 1
+        elif of_range.id[1] == "-":
+            first, _, last = of_range.id
+            if first != following or first <= covered or last > count:
+                raise CorpusError(
+                    f"{path}:{of_range.line}: range {first}-{last} does not fit; it must start "
+                    f"with the next word, {following}, overlap no other and end by word {count}"
+                )
+            covered = last
     return rows
 
 
@@ -83,6 +97,7 @@ def _identity(name: str) -> int | tuple[int, str, int]:
 
 
 def _row(location: str, number: int, line: str) -> Row:
+    # the first fault of the columns is reported
     cells = line.strip(" ").split("\t")
     fault = _fault_of(cells)
     if fault:
@@ -139,14 +154,10 @@ def _unescaped_character(escape: re.Match[str]) -> str:
     return _ESCAPES.get(escape[0], escape[0])
 
 
-def _unescaped(value: str) -> str:
-    text = re.sub(r"\\(?:u[0-9A-Fa-f]{4}|.)", _unescaped_character, value)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _spaces(location: str, key: str, misc: Mapping[str, str], form: str = "") -> str:
     """The value of an attribute: spaces, and for `SpacesInToken` the form among them."""
-    text = _unescaped(misc.get(key, ""))
+    text = re.sub(r"\\(?:u[0-9A-Fa-f]{4}|.)", _unescaped_character, misc.get(key, ""))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text and "".join(text.split()) != "".join(form.split()):
         raise CorpusError(
             f"{location}: cannot read {key}={misc[key]:.60}; expected spaces like \\s"
@@ -171,22 +182,6 @@ def _check_words(path: Path, words: list[Row]) -> None:
             )
 
 
-def _check_ranges(path: Path, rows: list[Row], words: int) -> None:
-    """A range stands right before its first word, and ranges do not overlap."""
-    covered, following = 0, 1
-    for row in rows:
-        if isinstance(row.id, int):
-            following = row.id + 1
-        elif row.id[1] == "-":
-            first, _, last = row.id
-            if first != following or first <= covered or last > words:
-                raise CorpusError(
-                    f"{path}:{row.line}: range {first}-{last} does not fit; it must start with the "
-                    f"next word, {following}, overlap no other and end by word {words}"
-                )
-            covered = last
-
-
 def read_conllu(path: Path, text: str) -> Iterator[Document]:
     """The documents of one CoNLL-U file, in order.
 
@@ -202,6 +197,7 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
     builder = _Builder(str(path), stem)
     document_of = _documents_by_sentence(text)
     comments, first_line = dict[str, str](), 1
+    # comments are kept until their sentence comes
     for first_line, lines in _blocks(text):
         comments |= _comments(lines)
         if "global.Entity" in comments:
@@ -214,6 +210,7 @@ def read_conllu(path: Path, text: str) -> Iterator[Document]:
         rows = [(first_line + i, line) for i, line in enumerate(lines) if not line.startswith("#")]
         if not rows:
             continue
+        # a document begins where a comment says so, or the sentence's id changes
         name = comments.get("newdoc")
         if document_of:
             name = document_of.get(comments.get("sent_id", ""))
@@ -254,6 +251,7 @@ class _Builder:
         self.entity_field = next((i for i, n in enumerate(names) if n in ("eid", "grp")), 0)
 
     def add_sentence(self, rows: list[Row], comments: Mapping[str, str]) -> None:
+        # words, numbered through the document
         self.entities.field_index = self.entity_field
         base = len(self.words)
         for row, start, end in self._surface(rows, "newpar" in comments):
@@ -272,14 +270,7 @@ class _Builder:
             )
             if row.discourse:
                 self.discourse[len(self.words) - 1] = row.discourse
-        self._read_entities(rows, base)
-        self.sentences += 1
-
-    def _read_entities(self, rows: list[Row], base: int) -> None:
-        """Read the brackets of a sentence whose first word has the number `base`.
-
-        A mention that opens or closes on an empty node has the words of the text inside it alone.
-        """
+        # a mention that opens or closes on an empty node has the words of the text inside it alone
         for row in rows:
             if isinstance(row.id, int):
                 first = last = base + row.id - 1
@@ -290,6 +281,7 @@ class _Builder:
                 continue
             self.entities.read(row.entity, first=first, last=last, line=row.line)
         self.entities.end_sentence()
+        self.sentences += 1
 
     def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
         if self.words:
@@ -307,6 +299,7 @@ class _Builder:
                 zero_mentions=self.entities.zeros,
             )
             self.documents += 1
+        # the next document starts from nothing
         self.text, self.length, self.space, self.sentences = [], 0, "", 0
         self.words, self.discourse, self.entities = [], {}, EntityReader(self.path)
 
@@ -315,6 +308,7 @@ class _Builder:
         range_start, range_end, last_in_range, spelled = 0, 0, 0, False
         forms = [row.form for row in rows if isinstance(row.id, int)]
         for row in rows:
+            # a part of a range such as "don't", which was written as a whole
             if isinstance(row.id, int) and row.id <= last_in_range:
                 if spelled:
                     end = range_start + len(row.form)
@@ -325,6 +319,7 @@ class _Builder:
                 continue
             if isinstance(row.id, tuple) and row.id[1] == ".":
                 continue  # an empty node has no place in the text
+            # spaces as the file states them, and a line break before a paragraph
             starts_paragraph = paragraph or row.new_paragraph
             self.space += row.space_before
             if self.text and starts_paragraph and "\n" not in self.space:
@@ -373,6 +368,7 @@ def _documents_by_sentence(text: str) -> dict[str, str]:
     The ids of a document share all but their last three digits, as in Parallel UD. Ids that count
     through the whole file show no documents: `s0999` and `s1000` are neighbours.
     """
+    # ids show documents only if all have a number at the end, of the same width
     names = SENT_ID.findall(text)
     endings = [_NUMBERED.search(name) for name in names]
     numbers = [ending for ending in endings if ending]
@@ -380,6 +376,7 @@ def _documents_by_sentence(text: str) -> dict[str, str]:
     has_other_ids = len(numbers) < len(names) or len(widths) != 1
     if has_other_ids or _NEWDOC.search(text):
         return {}
+    # by letters and number, to look for jumps between documents
     ids = []
     for ending in numbers:
         name = ending.string
@@ -443,6 +440,7 @@ def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[
     A satellite stands at the connective that opens it, or else at its head word. Multinuclear
     relations (`_m`) have no satellite; parts of a divided unit (`same-unit_m`) are one unit.
     """
+    # each unit begins at a word with a relation, and goes on to the next one
     relations = [list(_DISCOURSE.finditer(value)) for value in values.values()]
     units = _Units()
     ends = [*values, len(words)][1:]
@@ -450,9 +448,11 @@ def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[
         for relation in links[:1]:
             units.add(relation, range(first, end))
     heads = {unit: _unit_head(words, rows) for unit, rows in units.words.items()}
+    # units in the order of their heads, each pointing to the one before
     starts = sorted({words[head].start for head in heads.values()})
     for before, start in pairwise(starts):
         yield Arrow(UNIT, start, (before,), ())
+    # relations point to the nucleus; those of several nuclei have no direction
     for relation in chain.from_iterable(relations):
         target_unit: str | None = relation["target"]
         if target_unit is None or relation["name"].endswith("_m"):
@@ -462,7 +462,11 @@ def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[
         if nucleus not in heads or unit == nucleus:
             continue
         kind = CAUSAL if relation["name"].startswith("causal-") else OTHER
-        connective = _connective(words, units.words[unit], heads[unit])
+        # a conjunction or adverb that opens the unit and belongs to its head stands for it
+        unit_head = heads[unit]
+        opening = next((row for row in units.words[unit] if words[row].upos != "PUNCT"), unit_head)
+        is_connective = own_label(words[opening].deprel) in ("mark", "cc", "advmod")
+        connective = opening if is_connective and words[opening].head == unit_head else unit_head
         source = words[connective].start
         target = words[heads[nucleus]].start
         if target < source:
@@ -496,10 +500,3 @@ def _unit_head(words: list[Word], rows: list[int]) -> int:
     inside = {*rows}
     heads = (row for row in rows if words[row].head not in inside and words[row].upos != "PUNCT")
     return next(heads, rows[0])
-
-
-def _connective(words: list[Word], rows: list[int], head: int) -> int:
-    """The conjunction or adverb that opens a unit and belongs to its head, or else the head."""
-    first = next((row for row in rows if words[row].upos != "PUNCT"), head)
-    is_connective = own_label(words[first].deprel) in ("mark", "cc", "advmod")
-    return first if is_connective and words[first].head == head else head

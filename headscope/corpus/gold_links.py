@@ -104,6 +104,7 @@ def arrow_table(
         right = [row[position] for position in arrow.right if position in row]
         if query is None or not any(last[key] < first[query] for key in right):
             continue
+        # keys that the query has seen
         others = [row[position] for position in arrow.others if position in row]
         for rows, is_right in ((right, True), (others, False)):
             before = (key for key in rows if last[key] < first[query])

@@ -122,6 +122,7 @@ class Language:
         instead = "baselines were chosen on it, and the English challenge set is left out"
         if self.stated is not None:
             return [f"the text is stated to be {self.stated}: {instead}"]
+        # the reason why it is not known, for which the text itself gives numbers
         reason = f"it has fewer than {STRETCH} words"
         if self.stretches:
             reason = (

@@ -63,7 +63,9 @@ class EntityReader:
             )
         for bracket in _BRACKET.finditer(value):
             if bracket["open"] is not None:
-                self._open.append((self._entity(bracket["open"]), first, line))
+                parts = bracket["open"].split("-")
+                entity = parts[self.field_index] if self.field_index < len(parts) else parts[0]
+                self._open.append((entity, first, line))
                 if bracket["both"]:
                     self._close(self._open[-1][0], last, line)
             else:
@@ -86,10 +88,6 @@ class EntityReader:
         """The mentions in the order of their first words, each with its syntactic head."""
         spans = sorted(self.mentions, key=lambda span: (span[1], -span[2]))
         return tuple(Mention(e, first, last, _head(words, first, last)) for e, first, last in spans)
-
-    def _entity(self, fields: str) -> str:
-        parts = fields.split("-")
-        return parts[self.field_index] if self.field_index < len(parts) else parts[0]
 
     def _close(self, entity: str, last: int, line: int) -> None:
         for i in range(len(self._open) - 1, -1, -1):

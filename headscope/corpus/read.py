@@ -42,6 +42,7 @@ def corpus_files(paths: Iterable[str | Path]) -> list[Path]:
     for path in map(Path, paths):
         if not exists(path) or not (path.is_dir() or path.is_file()):
             raise CorpusError(f"{path!s:.200}: no such corpus file or folder")
+        # a folder stands for its files
         if path.is_dir():
             files += _files_within(path)
         elif _suffix(path) not in SUFFIXES:
@@ -69,6 +70,7 @@ def _files_within(folder: Path) -> list[Path]:
         raise CorpusError(
             f"{folder}: no corpus file in this folder ({', '.join(SUFFIXES)}){contents}"
         )
+    # treebanks first, else the most frequent kind
     counts = Counter(map(_suffix, files))
     suffix = ".conllu"
     if suffix not in counts:

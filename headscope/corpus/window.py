@@ -209,6 +209,7 @@ class ChatTemplate:
 
     def put_around(self, window: Window) -> Window:
         """The window of a text as a user's message; its words and mentions move along."""
+        # tokens of the template that end a line or turn draw attention as marks do
         count, end = len(self.before), len(window)
         marks = [
             i

@@ -179,6 +179,7 @@ class ComparedRates:
                 self._answers[side].append(self._answers_at(window_pairs, targets))
 
     def _answers_at(self, window_pairs: WindowPairs, targets: Pairs) -> _Answers:
+        # what each baseline picks at the queries, and whether it is a target
         queries = targets.queries
         classes = self.choice.target_classes
         pick = baseline_picks(self.relation, window_pairs, queries, classes)
@@ -197,6 +198,7 @@ class ComparedRates:
             is_compared[column, targets.key] = True
             is_compared[np.searchsorted(queries, others.query), others.key] = True
             decides &= is_compared[np.arange(len(queries)), pick]
+        # packed along the baselines, as a text has millions of such answers
         return _Answers(
             right=np.packbits(right, axis=0),
             picks_none=np.packbits(~decides, axis=0),
@@ -221,11 +223,30 @@ class ComparedRates:
             hits: hits of the baselines at all queries of the text, for the best of each class.
             reference: the frontier of a large text.
         """
+        # without hard queries there is nothing to exceed
         if not self.hard_count:
             return np.zeros((0, 2))
         easy = self._side("easy")
         hard = self._side("hard")
-        points = [_single(easy, hard), *_chains(easy, hard)]
+        # the choice is right at every easy query and wrong at every hard one
+        with_choice = np.stack([_share(easy.right | easy.picks_none), hard.rates()], axis=1)
+        every = np.arange(len(hard.right))
+        always = [NUMBER_OF[name] for name in _ALWAYS_SECOND]
+        always = [number for number in always if number < len(every)]
+        # few baselines, as every pair of them is tried: the best at hard queries, and at both kinds
+        hard_rates = hard.rates()
+        both_rates = hard_rates + easy.rates()
+        by_hard = np.argsort(-hard_rates, kind="stable")
+        by_both = np.argsort(-both_rates, kind="stable")
+        few_best = np.union1d(by_hard[:FEW_BEST], by_both[:FEW_BEST])
+        # single baselines, each with the choice behind it, and chains of two
+        points = [
+            np.stack([easy.rates(), hard.rates()], axis=1),
+            with_choice,
+            _pairs_of(easy, hard, every, np.array(always)),
+            _pairs_of(easy, hard, few_best, few_best),
+        ]
+        # the best baseline of each class of words
         if hits.by_class:
             for best in (hits.allowed().argmax(-1), hard.best_by_class()):
                 rates = [easy.rate_by_class(best), hard.rate_by_class(best)]
@@ -233,6 +254,7 @@ class ComparedRates:
         corners = upper_hull(np.concatenate(points))
         if reference is None:
             return corners
+        # of thousands of chains the best is right by chance, so a lower bound of its rate counts
         easy_rate, hard_rate = corners.T
         low = least_rate(hard_rate, self.hard_count)
         significant = np.stack([easy_rate, low], axis=1)
@@ -250,6 +272,7 @@ class ComparedRates:
             picks_none=np.unpackbits(picks_none, axis=0, count=self._baselines).astype(bool),
             query_class=np.concatenate([part.query_class for part in parts]),
         )
+        # baselines that are equivalent to the relation may not win
         forbidden = forbidden_baselines(self.relation)
         side.right[[number for number in forbidden if number < self._baselines]] = False
         return side
@@ -285,33 +308,6 @@ class _Side:
 
 def _share(right: Bool[ndarray, "*rule query"]) -> Float[ndarray, "*rule"]:
     return np.asarray(right.sum(-1) / max(right.shape[-1], 1))
-
-
-def _single(easy: _Side, hard: _Side) -> Float[ndarray, "point 2"]:
-    return np.stack([easy.rates(), hard.rates()], axis=1)
-
-
-def _chains(easy: _Side, hard: _Side) -> list[Float[ndarray, "point 2"]]:
-    """Rates of each baseline with the choice behind it, and of chains of two of the best."""
-    # the choice is right at every easy query and wrong at every hard one
-    with_choice = np.stack([_share(easy.right | easy.picks_none), hard.rates()], axis=1)
-    every = np.arange(len(hard.right))
-    always = [NUMBER_OF[name] for name in _ALWAYS_SECOND]
-    always = [number for number in always if number < len(every)]
-    best = _few_best(easy, hard)
-    return [
-        with_choice,
-        _pairs_of(easy, hard, every, np.array(always)),
-        _pairs_of(easy, hard, best, best),
-    ]
-
-
-def _few_best(easy: _Side, hard: _Side) -> Int[ndarray, " best"]:
-    hard_rates = hard.rates()
-    both_rates = hard_rates + easy.rates()
-    by_hard = np.argsort(-hard_rates, kind="stable")
-    by_both = np.argsort(-both_rates, kind="stable")
-    return np.union1d(by_hard[:FEW_BEST], by_both[:FEW_BEST])
 
 
 def _pairs_of(

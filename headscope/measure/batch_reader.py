@@ -160,6 +160,7 @@ class BatchReader:
         """Run a batch; its readers add to a tally later, as a run may break off at any layer."""
         model = self.model
         numbers = list(model.attention_layers)
+        # readers of attention, of examples, and of what heads write
         readers = [make() for make in prepared.attention]
         kept_patterns = self._pattern_reader(prepared, sample)
         if kept_patterns is not None:
@@ -167,6 +168,7 @@ class BatchReader:
         effects = None if prepared.effects is None else prepared.effects()
         if effects is not None:
             readers.append(effects)
+        # what several readers ask for is read once
         shared = shared_requests(readers)
         requests = [entry.request for entry in shared]
 

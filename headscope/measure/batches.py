@@ -176,6 +176,7 @@ def in_stretches(batch: Batch) -> Batch:
             continue
         tokens = sum(len(batch.windows[row]) for row in rows)
         size = max(STRETCH, -(-tokens // STRETCHES))
+        # stretches are numbered through the windows of the stimulus
         first_block = 0
         for row in rows:
             length = len(batch.windows[row])
@@ -197,6 +198,7 @@ def assign_blocks(windows: Sequence[Window]) -> Batch:
     numbers = np.where(documents < 0, own_number, documents)
     blocks = numbers % BLOCKS
     query_blocks: dict[int, Int[ndarray, " query"]] = {}
+    # text, whose documents may be too few, has blocks of its own
     text = [i for i, window in enumerate(windows) if window.stimulus == TEXT.name]
     if text:
         lengths = [len(windows[i]) for i in text]
@@ -271,55 +273,47 @@ class TextBlocks:
 
     def _stretch(self, documents: Sequence[int], lengths: Sequence[int]) -> AssignedBlocks:
         if not self._piece:
-            self._cut_windows_of(max(lengths))
+            # the first windows decide how many pieces a window has, none shorter than `STRETCH`
+            length = max(lengths)
+            while self._pieces < PIECES and length // (2 * self._pieces) >= STRETCH:
+                self._pieces *= 2
+            self._piece = -(-length // self._pieces)
+        # the first piece of each window in its document
         first_pieces = []
         for document in documents:
             first_pieces.append(self._windows[document] * self._pieces)
             self._windows[document] += 1
-        merge = self._lengthen_stretches()
-        blocks = []
-        query_blocks = {}
-        for row, (document, first) in enumerate(zip(documents, first_pieces, strict=True)):
-            of_queries = self._blocks_of_queries(document, first, lengths[row])
-            blocks.append(int(of_queries[0]))
-            if self._size < self._pieces:
-                query_blocks[row] = of_queries
-        return AssignedBlocks(np.array(blocks), merge, query_blocks)
-
-    def _cut_windows_of(self, length: int) -> None:
-        """Choose the pieces of windows of so many tokens, none shorter than `STRETCH`."""
-        while self._pieces < PIECES and length // (2 * self._pieces) >= STRETCH:
-            self._pieces *= 2
-        self._piece = -(-length // self._pieces)
-
-    def _lengthen_stretches(self) -> Int[ndarray, " block"] | None:
-        """Double the stretches until they are few enough, and merge the blocks so far."""
+        # double the stretches until they are few enough, and merge the blocks of the sums so far
         before, before_size = self._blocks, self._size
         while self._stretches() > STRETCHES:
             self._size *= 2
         times = self._size // before_size
         self._blocks = {}
-        merge = {
+        new_blocks = {
             block: self._block(document, number // times)
             for (document, number), block in before.items()
         }
-        return _merging(merge)
+        merge = _merging(new_blocks)
+        # blocks of the new windows; those that are cut have one for each query
+        blocks = []
+        query_blocks = {}
+        for row, (document, first) in enumerate(zip(documents, first_pieces, strict=True)):
+            # the window begins with this piece of its document; its last piece may be longer
+            piece_in_window = np.arange(lengths[row]) // self._piece
+            piece = np.minimum(piece_in_window, self._pieces - 1)
+            stretch = (first + piece) // self._size
+            stretches, stretch_number = np.unique(stretch, return_inverse=True)
+            block_of_stretch = [self._block(document, int(number)) for number in stretches]
+            of_queries = np.array(block_of_stretch)[stretch_number]
+            blocks.append(int(of_queries[0]))
+            if self._size < self._pieces:
+                query_blocks[row] = of_queries
+        return AssignedBlocks(np.array(blocks), merge, query_blocks)
 
     def _stretches(self) -> int:
         """Number of stretches of the present size."""
         pieces = [count * self._pieces for count in self._windows.values()]
         return sum(-(-count // self._size) for count in pieces)
-
-    def _blocks_of_queries(
-        self, document: int, first_piece: int, length: int
-    ) -> Int[ndarray, " query"]:
-        """The block of each query of a window that begins with a piece of its document."""
-        piece_in_window = np.arange(length) // self._piece
-        piece = np.minimum(piece_in_window, self._pieces - 1)
-        stretch = (first_piece + piece) // self._size
-        stretches, number = np.unique(stretch, return_inverse=True)
-        blocks = [self._block(document, int(each)) for each in stretches]
-        return np.array(blocks)[number]
 
     def _block(self, document: int, stretch: int) -> int:
         return self._blocks.setdefault((document, stretch), len(self._blocks))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
-from headscope.measure.selection import Selection, SelectionPart, select
+from headscope.measure.selection import Selection, select
 from headscope.measure.sink_positions import (
     LATE,
     SinkPositions,
@@ -63,31 +63,26 @@ class CellReader:
         if index < len(self._late):
             self._late_rows.append((self._late[index], rows))
             if index + 1 == len(self._late):
-                self._find_sinks(layer, rows.device)
+                # a layer's sink positions are left out of its arg-max from here on
+                sinks = find_sink_positions(
+                    self._batch.windows, self._late_rows, logarithms=self._logarithms
+                )
+                self._sinks[layer] = sinks
+                self._columns = torch.cat([sinks.columns, self._known.to(rows.device)], 1)
+                self._late_rows = []
         else:
-            self._add_cells(layer, self._parts[index - len(self._late)], rows)
-
-    def _find_sinks(self, layer: int, device: torch.device) -> None:
-        """Find a layer's sink positions, which are left out of its arg-max from here on."""
-        sinks = find_sink_positions(
-            self._batch.windows, self._late_rows, logarithms=self._logarithms
-        )
-        self._sinks[layer] = sinks
-        self._columns = torch.cat([sinks.columns, self._known.to(device)], 1)
-        self._late_rows = []
-
-    def _add_cells(self, layer: int, part: SelectionPart, rows: Tensor) -> None:
-        """Add up the cells of one part of the selection."""
-        request = part.request
-        if isinstance(request, Tile):
-            windows = request.windows
-        else:
-            windows = slice(request.window, request.window + 1)
-        columns = self._columns[windows].to(rows.device)
-        reduction = part.reduction.to(rows.device)
-        sums = reduction.sums(rows, columns, logarithms=self._logarithms)
-        of_layer = self._sums.setdefault(layer, [])
-        of_layer.append(sums)
+            # the columns of the windows that this part of the selection reads
+            part = self._parts[index - len(self._late)]
+            request = part.request
+            if isinstance(request, Tile):
+                windows = request.windows
+            else:
+                windows = slice(request.window, request.window + 1)
+            columns = self._columns[windows].to(rows.device)
+            reduction = part.reduction.to(rows.device)
+            sums = reduction.sums(rows, columns, logarithms=self._logarithms)
+            of_layer = self._sums.setdefault(layer, [])
+            of_layer.append(sums)
 
     def add_to(self, tally: Tally) -> None:
         """Add queries and chance, which do not depend on heads, and each layer's sums."""
@@ -96,11 +91,13 @@ class CellReader:
         selection = self._selection
         if selection is None:
             return
+        # the selection's own numbers, the same for all heads
         rows = (selection.block, selection.relation)
         np.add.at(tally.queries, rows, selection.queries)
         np.add.at(tally.chance, rows, selection.chance)
         if not self._sums:
             return
+        # sums over the parts of the selection
         mass_of_layers = []
         hits_of_layers = []
         for parts in self._sums.values():
@@ -121,6 +118,7 @@ class CellReader:
 
     def _add_sinks(self, tally: Tally, row: int) -> None:
         """Add the late queries of windows of text, each to the block that it lies in."""
+        # the block of each late stretch; windows of other stimuli have no sinks of text
         is_text: list[bool] = []
         blocks: list[int] = []
         for tile in self._late:
@@ -135,6 +133,7 @@ class CellReader:
         np.add.at(tally.queries[:, row], blocks, LATE)
         if not self._sinks:
             return
+        # targets are the sink positions, controls the other keys
         mass = _grained(torch.stack([sinks.mass for sinks in self._sinks.values()]))
         other = _grained(torch.stack([sinks.other for sinks in self._sinks.values()]))
         for number, layer in enumerate(self._sinks):

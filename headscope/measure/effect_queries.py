@@ -103,13 +103,19 @@ def effect_queries(
     windows = _windows_with_queries(batch, effects)
     if not named_tokens and not windows:
         return None
+    # queries that ask for the strongest key come first, those with named tokens behind them
     first = np.concatenate([_NONE, *(row * length + queries for row, queries in windows)])
     others = np.unique(np.concatenate([_NONE, *(item.queries for item in named_tokens)]))
-    tokens = _distinct_tokens(batch, windows, named_tokens)
+    # directions are computed once for each distinct token, of the windows or named
+    named_and_read = [batch.windows[row].tokens[1:] for row, _ in windows]
+    for tokens_of_effect in named_tokens:
+        named_and_read.extend(side.key for side in tokens_of_effect.sides)
+    tokens = np.unique(np.concatenate(named_and_read))
     top_key = _top_key_queries(batch, effects, windows, tokens, rows) if windows else None
     named_queries = None
     if named_tokens:
         named_queries = _named_queries(named_tokens, tokens, others, rows, after=len(first))
+    # what a position gives itself is read only if an effect leaves it out
     selves: list[SelfEntries] = []
     if any(effect.moved for effect in effects):
         for row in np.unique(others // length):
@@ -127,18 +133,6 @@ def effect_queries(
         count=count,
         selves=tuple(selves),
     )
-
-
-def _distinct_tokens(
-    batch: Batch,
-    windows: Sequence[tuple[int, ndarray]],
-    named_tokens: Sequence[_NamedTokens],
-) -> Int[ndarray, " token"]:
-    """All tokens of the windows of text, and those that are named."""
-    tokens = [batch.windows[row].tokens[1:] for row, _ in windows]
-    for item in named_tokens:
-        tokens.extend(side.key for side in item.sides)
-    return np.unique(np.concatenate(tokens))
 
 
 _NONE = np.zeros(0, np.int64)
@@ -229,6 +223,7 @@ def _named_queries(
     rows_of_parts: list[ndarray] = []
     sides = [_SideCells([_NONE], [_NONE]) for _ in ("target", "control", "second")]
     start = 0
+    # of each named query its place, its rows, and the tokens of its sides
     for item in named_tokens:
         queries_of_item = item.queries
         count = len(queries_of_item)
@@ -241,6 +236,7 @@ def _named_queries(
             side.asks.append(start + ask_numbers)
             side.tokens.append(np.searchsorted(tokens, pairs.key))
         start += count
+    # queries without tokens on a side have an empty row there
     target, control, second = (side.means((start, len(tokens))) for side in sides)
     return NamedTokenQueries(
         query=torch.from_numpy(np.concatenate(query_numbers)),
@@ -289,6 +285,7 @@ def _top_key_queries(
     tokens: Int[ndarray, " token"],
     rows: EffectRows,
 ) -> TopKeyQueries:
+    # tokens of each window by their number, and how often each occurs
     widest = max(len(batch.windows[row]) for row, _ in window_queries)
     tokens_of_window = np.full((len(window_queries), widest), -1)
     count = np.zeros((len(window_queries), len(tokens)), np.float32)
@@ -302,11 +299,21 @@ def _top_key_queries(
         drawn_order = np.argsort(turns(window)[queries])
         orders.append(start + drawn_order)
         start += len(queries)
+    # a row for each effect, and behind all of them those of their matched controls
     part_rows = []
     for part in ("", MATCHED_CONTROL):
         for effect in effects:
             if effect.top_key is not None:
-                part_rows.append(_rows_of_queries(batch, effect, part, window_queries, rows))
+                # a window that is cut into stretches has queries in several blocks
+                of_queries = []
+                for window_row, queries in window_queries:
+                    of_window = np.empty(len(queries), np.int64)
+                    for block, is_in_block in batch.blocks_of(window_row, queries):
+                        of_window[is_in_block] = rows.add(
+                            block, effect, part, int(is_in_block.sum())
+                        )
+                    of_queries.append(of_window)
+                part_rows.append(np.concatenate(of_queries))
     query_counts = [len(queries) for _, queries in window_queries]
     window_of_query = np.repeat(np.arange(len(window_queries)), query_counts)
     return TopKeyQueries(
@@ -317,20 +324,3 @@ def _top_key_queries(
         count=torch.from_numpy(count),
         rows=tuple(part_rows),
     )
-
-
-def _rows_of_queries(
-    batch: Batch,
-    effect: Effect,
-    part: str,
-    window_queries: Sequence[tuple[int, ndarray]],
-    rows: EffectRows,
-) -> Int[ndarray, " query"]:
-    """The row of an effect, or of its part, at each query of the windows."""
-    numbers = []
-    for row, queries in window_queries:
-        of_window = np.empty(len(queries), np.int64)
-        for block, is_in_block in batch.blocks_of(row, queries):
-            of_window[is_in_block] = rows.add(block, effect, part, int(is_in_block.sum()))
-        numbers.append(of_window)
-    return np.concatenate(numbers)

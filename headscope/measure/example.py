@@ -86,12 +86,14 @@ class Example:
 
         A stretch that is left out shows as `…`, and the next one begins with its position.
         """
+        # the text with marks; a stretch that is left out shows as `…`
         begins = {index: f" … {end}:" for index, _, end in self.gaps}
         text = ""
         for index in range(len(self.tokens)):
             text += begins.get(index, "") + self.marked(index)
         if self.positions[-1] + 1 < self.length:
             text += " …"
+        # what the excerpt does not show, in brackets
         notes = []
         if self.more_targets:
             notes.append(f"{self.more_targets} more targets")

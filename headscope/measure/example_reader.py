@@ -48,6 +48,7 @@ class WindowPatterns:
             key = np.arange(len(row)) - seen_starts[row]
             cells = torch.from_numpy(row * rows.shape[-1] + key)
             self._cells[first_and_width] = cells.to(rows.device)
+        # keys that a query does not see are left out
         flat = rows[0].flatten(1)
         seen = flat.index_select(1, self._cells[first_and_width])
         values = seen.exp() if logarithms else seen

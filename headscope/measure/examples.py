@@ -56,6 +56,7 @@ def find_examples(
     sample = ExampleText(beginnings, relations)
     if not requests or not sample.windows:
         return []
+    # queries of each head and relation by their mass, of which some are shown
     rng = np.random.default_rng(seed)
     masses = _masses(patterns_of, sample, requests, progress)
     choices: list[ExampleQuery] = []
@@ -159,7 +160,10 @@ def _masses(
         for relation in relations:
             pairs = sample.targets(number, relation)
             if len(pairs):
-                cells[relation] = _target_cells(pairs)
+                # queries whose targets have several tokens are summed over them
+                owners, term = np.unique(pairs.owner, return_inverse=True)
+                cells[relation] = _TargetCells(pairs=pairs, owners=owners, term=term)
+        # a head's mass on all targets of a query
         for want, queries in zip(requests, parts, strict=True):
             if want.relation not in cells:
                 continue
@@ -188,11 +192,6 @@ class _TargetCells:
             window=np.full(len(self.owners), window),
             query=self.owners,
         )
-
-
-def _target_cells(pairs: Pairs) -> _TargetCells:
-    owners, term = np.unique(pairs.owner, return_inverse=True)
-    return _TargetCells(pairs=pairs, owners=owners, term=term)
 
 
 def _concatenated(parts: Sequence[Queries]) -> Queries:
@@ -227,6 +226,7 @@ def choose_queries(
     Natural text goes before sentences made for a relation if the tenth has both, and tokens that
     can be read before fragments of characters.
     """
+    # the highest mass first, equal ones in random order
     order = np.lexsort((rng.random(len(queries.mass)), -queries.mass))
     histogram, _ = np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))
     unused = np.ones(len(order), bool)
@@ -236,6 +236,7 @@ def choose_queries(
         candidates = _candidates(sample, queries, in_tenth[unused[in_tenth]], windows)
         if not candidates:
             continue
+        # of the candidates the first that can be read, if there is one
         best = candidates[0]
         for i in candidates:
             window, query = int(queries.window[i]), int(queries.query[i])
@@ -294,12 +295,14 @@ def _tenths(size: int) -> Iterator[_Tenth]:
 
 
 def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns) -> Example:
+    # of an ordinary text the beginning is shown
     window = sample.windows[choice.window]
     query = choice.query
     relation = ""
     targets = np.empty(0, np.int64)
     left_out: list[float] = []
     positions = np.arange(min(BEGINNING, len(window)))
+    # of a query what is near it, its targets and its strongest keys
     if choice.relation is not None:
         relation = sample.relations[choice.relation].id
         targets = sample.target_keys(choice.relation, choice.window, query)
@@ -310,6 +313,7 @@ def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns
         positions = excerpt(query, targets, row, len(window))
         for _, first, end in stretches_left_out(positions.tolist()):
             left_out.append(float(row[first:end].sum()))
+    # attention among the shown tokens
     size = len(positions)
     target_places = np.flatnonzero(np.isin(positions, targets))
     pattern = patterns.values(

@@ -76,10 +76,19 @@ def fit_baselines(
     reference = fixed or {}
     tested = [relation for relation in relations if relation.baseline is not None]
     free = [relation for relation in tested if relation.id not in reference]
-    choices = _chosen_on(windows, free, pairs)
+    # baselines that are not fixed are those that are right most often on this text
+    free_hits = {relation.id: BaselineHits(relation) for relation in free}
+    for window in windows if free else ():
+        window_pairs = pairs.of(window)
+        for relation in free:
+            if window.stimulus in relation.stimuli:
+                free_hits[relation.id].add(window_pairs, window_pairs.targets(relation))
+    choices = {name: counted.choose() for name, counted in free_hits.items() if counted.count}
+    # of the others the choice is fixed
     for name, row in reference.items():
         choices[name] = row.choice
     tested = [relation for relation in tested if relation.id in choices]
+    # all baselines at hard and easy queries, beside the choice
     hits: dict[str, BaselineHits] = {}
     compared: dict[str, ComparedRates] = {}
     for relation in tested:
@@ -94,6 +103,7 @@ def fit_baselines(
                 hits[relation.id].add(window_pairs, window_pairs.targets(relation))
             if window.stimulus in (*relation.stimuli, CHALLENGE.name):
                 compared[relation.id].add(window_pairs)
+    # a relation without a query on this text has no baseline
     tested = [relation for relation in tested if hits[relation.id].count]
     return FittedBaselines(
         baselines={relation.id: choices[relation.id] for relation in tested},
@@ -107,19 +117,6 @@ def fit_baselines(
     )
 
 
-def _chosen_on(
-    windows: Sequence[Window], relations: Sequence[Relation], pairs: KeptPairs
-) -> dict[str, ChosenBaseline]:
-    """The baselines that are right most often on a text, of the relations with a query there."""
-    hits = {relation.id: BaselineHits(relation) for relation in relations}
-    for window in windows if relations else ():
-        window_pairs = pairs.of(window)
-        for relation in relations:
-            if window.stimulus in relation.stimuli:
-                hits[relation.id].add(window_pairs, window_pairs.targets(relation))
-    return {name: counted.choose() for name, counted in hits.items() if counted.count}
-
-
 def _facts(
     hits: BaselineHits, compared: ComparedRates, fixed: ReferenceBaseline | None
 ) -> dict[str, Any]:
@@ -129,6 +126,7 @@ def _facts(
         "baseline": hits.most_used(choice) if fixed is None else fixed.name,
         "baseline_rate": hits.rate(choice),
     }
+    # the choice of a fixed baseline was made on another text, whose rates count too
     reference = None
     if fixed is not None:
         facts["reference_rate"] = fixed.rate
@@ -164,6 +162,7 @@ def _notes(
             f"than {OTHER_RATE:.0%} than in the English reference, and the rates of baselines are "
             f"the text's own: {', '.join(others)}"
         )
+    # only where the text has enough queries to tell
     worse: dict[str, float] = {}
     for name, row in fixed.items():
         if name not in hits or hits[name].count < ENOUGH:

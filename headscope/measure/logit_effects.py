@@ -51,17 +51,6 @@ class _TopKeyValues:
     """For each region the queries of a head that count."""
 
 
-@dataclass(frozen=True, eq=False)
-class _TextEffects:
-    """Effects of each query's head on all distinct tokens of its text."""
-
-    distinct: Float[Tensor, "query one"]
-    """Number of the tokens."""
-    total: Float[Tensor, "query head"]
-    spread: Float[Tensor, "query head"]
-    """Standard deviation over the tokens."""
-
-
 class _BatchSums:
     """Sums of a batch by row of its effects, layer and head."""
 
@@ -181,9 +170,24 @@ class EffectReader:
             return (z * through[tokens, heads]).sum(-1) * scale
 
         target = effect_on(token)
-        text = _text_effects(queries, through, z, scale)
+        # the mean and the spread over all distinct tokens of the text
+        present = (queries.count.to(z.device) > 0).float()
+        distinct = present.sum(1)[window, None]
+        text_direction = torch.einsum("wt,thd->whd", present, through)
+        total = (z * text_direction[window]).sum(-1) * scale
+        covariance = torch.einsum("wt,thd,the->whde", present, through, through)
+        sizes = [len(request.queries) for request in queries.requests]
+        # the variance needs the quadratic form of each query's z, by the matrix of its window;
+        # window by window, as a matrix for each query would be far more than the queries
+        forms = []
+        for part, matrix in zip(torch.split(z, list(sizes)), covariance, strict=True):
+            product = torch.einsum("qhd,hde->qhe", part, matrix)
+            forms.append((product * part).sum(-1))
+        square = torch.cat(forms) * scale.square()
+        variance = square / distinct - (total / distinct).square()
+        spread = variance.clamp_min(0).sqrt()
         # the mean over the other tokens of the text
-        control = (text.total - target) / (text.distinct - 1).clamp_min(1)
+        control = (total - target) / (distinct - 1).clamp_min(1)
         # each distinct token of a text counts alike: else a head that happens to raise commas
         # when it looks at commas would raise what it looks at
         count = queries.count.to(z.device)
@@ -199,7 +203,7 @@ class EffectReader:
         return _TopKeyValues(
             target=weight * target,
             control=weight * control,
-            spread=weight * text.spread,
+            spread=weight * spread,
             weight=weight,
             second=second,
             holds=holds,
@@ -216,7 +220,22 @@ class EffectReader:
         if not self.needs_stream or self._stream is None:
             return [is_strong] * len(self.regions)
         stream = self._stream[: len(strength)]
-        likely = _likely(queries, stream, self.directions, token)
+        # a token counts as predicted if few of the text's tokens are likelier by the stream,
+        # unembedded
+        device = stream.device
+        logits = stream.float() @ self.directions.to(device).T
+        count = queries.count.to(device)
+        present = count[queries.window.to(device)] > 0
+        token_logits = logits.gather(1, token.to(device))
+        text_logits = logits.masked_fill(~present, -torch.inf)
+        larger_counts = []
+        # head by head: a count for all at once would be larger than the effects themselves
+        for logit in token_logits.unbind(1):
+            larger = text_logits > logit[:, None]
+            larger_counts.append(larger.sum(1))
+        limit = PREDICTED * present.sum(1, keepdim=True)
+        is_likely: Tensor = torch.stack(larger_counts, 1) <= limit
+        likely = is_likely.to(token.device)
         is_strong_and_likely = is_strong & likely
         holds = []
         for region in self.regions:
@@ -233,100 +252,45 @@ class EffectReader:
         sums = _BatchSums(len(queries.block), self.paths.layers, self.paths.heads)
         if queries.named_tokens is not None:
             for layer, named_values in enumerate(self._named_values):
-                _add_named(queries.named_tokens, layer, named_values, scale, sums)
+                # rows of the effects, of their matched controls, and of what own positions give
+                device = named_values.target.device
+                query = queries.named_tokens.query.to(device)
+                size = scale.to(device)[query, None]
+                target = named_values.target * size
+                control = named_values.control * size
+                effect_rows, matched_rows, self_rows = queries.named_tokens.rows.cpu().numpy()
+                sums.add(layer, effect_rows, target=target, control=control)
+                sums.add(layer, matched_rows, control=named_values.matched * size)
+                if named_values.self_lift is not None:
+                    sums.add(layer, self_rows, target=named_values.self_lift * size)
         if queries.top_key is not None:
             for layer, top_key in enumerate(self._top_key_values):
-                self._add_top_key(queries.top_key, layer, top_key, scale, sums)
+                # a row for each region, and behind all of them a row of its matched control
+                shown_scale = scale.to(top_key.target.device)[: len(queries.top_key.window), None]
+                regions = len(self.regions)
+                for number in range(regions):
+                    holds = top_key.holds[number].float()
+                    sums.add(
+                        layer,
+                        queries.top_key.rows[number],
+                        target=top_key.target * shown_scale * holds,
+                        control=top_key.control * shown_scale * holds,
+                        weight=top_key.weight * holds,
+                    )
+                    # the row of the matched control: the spread, and queries instead of weights
+                    sums.add(
+                        layer,
+                        queries.top_key.rows[regions + number],
+                        target=top_key.spread * shown_scale * holds,
+                        control=top_key.second[number] * shown_scale * holds,
+                        weight=holds,
+                    )
+        # one copy into the tally, rounded so that the order of batches changes nothing
         rows = (queries.block, queries.effect)
         np.add.at(tally.target, rows, grained(sums.target))
         np.add.at(tally.control, rows, grained(sums.control))
         np.add.at(tally.hits, rows, grained(sums.weight))
         np.add.at(tally.queries, rows, queries.count)
-
-    def _add_top_key(
-        self,
-        queries: TopKeyQueries,
-        layer: int,
-        values: _TopKeyValues,
-        scale: Float[Tensor, " query"],
-        sums: _BatchSums,
-    ) -> None:
-        size = scale.to(values.target.device)[: len(queries.window), None]
-        regions = len(self.regions)
-        for number in range(regions):
-            holds = values.holds[number].float()
-            sums.add(
-                layer,
-                queries.rows[number],
-                target=values.target * size * holds,
-                control=values.control * size * holds,
-                weight=values.weight * holds,
-            )
-            # the row of the matched control holds the spread, and counts queries and not their
-            # weights
-            sums.add(
-                layer,
-                queries.rows[regions + number],
-                target=values.spread * size * holds,
-                control=values.second[number] * size * holds,
-                weight=holds,
-            )
-
-
-def _text_effects(
-    queries: TopKeyQueries,
-    through: Tensor,
-    z: Float[Tensor, "query head d_value"],
-    scale: Float[Tensor, "query one"],
-) -> _TextEffects:
-    window = queries.window.to(z.device)
-    present = (queries.count.to(z.device) > 0).float()
-    distinct = present.sum(1)[window, None]
-    text_direction = torch.einsum("wt,thd->whd", present, through)
-    total = (z * text_direction[window]).sum(-1) * scale
-    covariance = torch.einsum("wt,thd,the->whde", present, through, through)
-    sizes = [len(request.queries) for request in queries.requests]
-    square = _squares(z, covariance, sizes) * scale.square()
-    variance = square / distinct - (total / distinct).square()
-    return _TextEffects(
-        distinct=distinct,
-        total=total,
-        spread=variance.clamp_min(0).sqrt(),
-    )
-
-
-def _squares(
-    z: Float[Tensor, "query head d_value"],
-    covariance: Float[Tensor, "window head d_value d_value"],
-    sizes: Sequence[int],
-) -> Float[Tensor, "query head"]:
-    """The quadratic form of each query's z, by the matrix of its window."""
-    forms = []
-    # window by window: a matrix for each query would be far more than the queries
-    for part, matrix in zip(torch.split(z, list(sizes)), covariance, strict=True):
-        product = torch.einsum("qhd,hde->qhe", part, matrix)
-        forms.append((product * part).sum(-1))
-    return torch.cat(forms)
-
-
-def _add_named(
-    queries: NamedTokenQueries,
-    layer: int,
-    values: _NamedValues,
-    scale: Float[Tensor, " query"],
-    sums: _BatchSums,
-) -> None:
-    """Add one layer's values to the rows of effects, of matched controls and of own positions."""
-    device = values.target.device
-    query = queries.query.to(device)
-    size = scale.to(device)[query, None]
-    target = values.target * size
-    control = values.control * size
-    effect_rows, matched_rows, self_rows = queries.rows.cpu().numpy()
-    sums.add(layer, effect_rows, target=target, control=control)
-    sums.add(layer, matched_rows, control=values.matched * size)
-    if values.self_lift is not None:
-        sums.add(layer, self_rows, target=values.self_lift * size)
 
 
 def partners(
@@ -347,6 +311,7 @@ def partners(
     next_held = later.flip(0).cummin(0).values.flip(0)
     beyond = torch.full_like(next_held[:1], count)
     next_later = torch.cat([next_held[1:], beyond])
+    # the first asked place of each window, for the last ones
     windows = torch.arange(int(window[-1]) + 1, device=device)
     starts = torch.searchsorted(window, windows)
     ends = torch.searchsorted(window, window, right=True)
@@ -377,6 +342,7 @@ def _at_named(
     def effect(values: Tensor, direction: Tensor) -> Float[Tensor, "ask head"]:
         return (direction * values).sum(-1) * size
 
+    # mean directions of each query's tokens, through this layer's heads
     target = mean_direction(queries.target)
     control = mean_direction(queries.control)
     matched = mean_direction(queries.second)
@@ -407,26 +373,6 @@ def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> T
         by_head = by_group.repeat_interleave(heads // groups, 1)
         parts.append(attention.to(z.device)[:, :, None] * by_head)
     return torch.cat(parts) if parts else None
-
-
-def _likely(
-    queries: TopKeyQueries, stream: Tensor, directions: Tensor, token: Int[Tensor, "query head"]
-) -> Bool[Tensor, "query head"]:
-    """True if few of the text's tokens are likelier by the stream, unembedded."""
-    device = stream.device
-    logits = stream.float() @ directions.to(device).T
-    count = queries.count.to(device)
-    present = count[queries.window.to(device)] > 0
-    token_logits = logits.gather(1, token.to(device))
-    text_logits = logits.masked_fill(~present, -torch.inf)
-    larger_counts = []
-    # head by head: a count for all at once would be larger than the effects themselves
-    for logit in token_logits.unbind(1):
-        larger = text_logits > logit[:, None]
-        larger_counts.append(larger.sum(1))
-    limit = PREDICTED * present.sum(1, keepdim=True)
-    is_likely: Tensor = torch.stack(larger_counts, 1) <= limit
-    return is_likely.to(token.device)
 
 
 def _exact(values: Tensor) -> ndarray:

@@ -83,6 +83,7 @@ class TokenCounts:
 
 def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
     """Some tokens of some windows: in causal models the first ones, else drawn."""
+    # windows that hold text, some of them drawn
     rng = np.random.default_rng(seed)
     usable = [window for window in windows if window.stop > window.begins]
     order = rng.permutation(len(usable))[:WINDOWS]
@@ -119,6 +120,7 @@ def check_loss(
     seed: int,
 ) -> LossCheck:
     """Compare the model's loss on some windows with that of a table of token counts."""
+    # the model's loss on drawn tokens; without one, a note says why
     targets = draw_targets(windows, seed=seed)
     if not targets:
         return LossCheck(None)
@@ -126,6 +128,7 @@ def check_loss(
         losses = predict(targets)
     except ModelError as error:
         return LossCheck(None, [f"its loss on the text is not known: {error}"])
+    # the same tokens, predicted by their frequencies in the whole text
     tokens = np.concatenate([target.tokens[target.places] for target in targets])
     unigram = counts.losses(tokens, vocabulary)
     ends = np.cumsum([len(target.places) for target in targets])
@@ -214,6 +217,7 @@ def _losses(
         logits = network(tokens, **options).logits[0]
     finally:
         hook.remove()
+    # some models unembed all rows whatever reaches the unembedding
     if len(logits) != len(rows):
         raise RuntimeError("it unembeds more rows than it is asked for")
     labels = torch.from_numpy(expected).long().to(logits.device)

@@ -62,6 +62,7 @@ def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
     """
     length = len(window)
     pixels = np.arange(SIDE)
+    # the beginning of both copies, one beside the other
     if window.copy_length:
         start = pixels[:COPY]
         copy_start = 1 + window.copy_length
@@ -72,6 +73,7 @@ def shown_positions(window: Window) -> Int[ndarray, " pixel"]:
                 np.where(second < length, second, -1),
             ]
         )
+    # a question stands at the end
     if window.questions and length > SIDE:
         end = pixels[COPY:] + length - SIDE
         return np.concatenate([pixels[:COPY], end])
@@ -118,6 +120,7 @@ class PictureReader:
             start += len(shares)
             mean = profile.stimulus_mean[picture.stimulus, layer]
             mean[:, picture.pixels] += values.T
+            # queries are the same for all layers
             if layer == 0:
                 queries = profile.stimulus_queries[picture.stimulus]
                 queries[picture.rows] += 1

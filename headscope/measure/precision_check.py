@@ -58,6 +58,7 @@ class PrecisionCheck:
 
 def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionCheck:
     """Choose by the same text's sums in both precisions."""
+    # relations with few queries differ by chance
     queries = wide.queries.sum(0)
     known = queries >= FEWEST
     if not known.any():
@@ -66,6 +67,7 @@ def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionChec
     differences = np.abs(means[0] - means[1])
     mean, largest = float(differences.mean()), float(differences.max())
     holds = mean <= MEAN_DIFFERENCE and largest <= LARGEST_DIFFERENCE  # NaN does not
+    # the reason is recorded whatever is chosen
     if not isfinite(mean):
         reason = "numbers overflow in half precision"
     else:

@@ -69,11 +69,13 @@ class PreferenceReader:
     def on_rows(self, layer: int, index: int, rows: Any) -> None:
         """Compare the attention on both sides of each query."""
         part = self._comparisons[index]
+        # of a tile only the compared cells are taken
         values = rows
         if part.cells is not None:
             selected = rows.reshape(-1).index_select(0, part.cells.view(-1))
             values = selected.view(part.cells.shape)
         values = values.float()
+        # the largest attention on each side of a query
         largest = torch.segment_reduce(values, "max", lengths=part.sizes, axis=0)
         target, other = largest.chunk(2)
         # candidates are far more than targets, and only targets are summed
@@ -83,6 +85,7 @@ class PreferenceReader:
         mass = torch.segment_reduce(attention, "sum", lengths=targets_of_query, axis=0)
         attends = mass >= part.least
         is_preferred = ((target > other) & attends).float()
+        # counted by row of the sums
         if layer not in self._preferred:
             heads = target.shape[1]
             self._preferred[layer] = target.new_zeros(len(self._rows), heads)
@@ -109,6 +112,7 @@ def preference_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
+    # compared queries of the batch, each with a row of the sums
     rows = []
     least: list[float] = []
     cells = []
@@ -124,6 +128,7 @@ def preference_reader(
         start += compared.queries
     if not cells:
         return None
+    # targets first, then other candidates, by the number of their query
     all_cells = np.concatenate(cells)
     order = np.lexsort((all_cells[:, _NUMBER], all_cells[:, _SIDE]))
     parts = []
@@ -158,6 +163,7 @@ class _ComparedCells:
 def _compared_cells(
     batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
 ) -> Iterator[_ComparedCells]:
+    # parts of relations that are counted by preferred targets
     relations = of_attention(config.relations)
     parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]
     for window_number, window in enumerate(batch.windows):
@@ -167,6 +173,7 @@ def _compared_cells(
             targets = window_pairs[window_number].targets(part)
             if not len(targets):
                 continue
+            # a query without other candidates compares nothing
             others = part.candidates_in(window_pairs[window_number])
             queries = others.queries
             targets = targets.of_queries(queries, len(window))
@@ -176,6 +183,7 @@ def _compared_cells(
             cells[:, _NUMBER] = np.searchsorted(queries, cells[:, _QUERY])
             cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
             cells[:, _KEY] = np.concatenate([targets.key, others.key])
+            # queries of a window that is cut into stretches lie in several blocks
             for block, is_in_block in batch.blocks_of(window_number, cells[:, _QUERY]):
                 in_block = cells[is_in_block]
                 numbers, number = np.unique(in_block[:, _NUMBER], return_inverse=True)
@@ -216,13 +224,20 @@ def _comparisons(
     least: Float[ndarray, " numbered"],
     config: ReaderConfig,
 ) -> _Comparisons:
+    # cells of each query: first those of its targets, then of the others
     numbers, of_query = np.unique(cells[:, _NUMBER], return_inverse=True)
     part = of_query + len(numbers) * cells[:, _SIDE]
     sizes = np.bincount(part, minlength=2 * len(numbers))
     flat = None
     if isinstance(request, Tile):
-        indices = _flat_indices(request, cells, config.heads)
-        flat = torch.from_numpy(indices).to(config.device)
+        # a tile gives whole rows, out of which cells are picked: columns stand against the heads
+        window = cells[:, [_WINDOW]] - request.windows.start
+        query = cells[:, [_QUERY]] - request.queries.start
+        key = cells[:, [_KEY]]
+        # row after row: window, head, query
+        window_and_head = window * config.heads + np.arange(config.heads)
+        row = window_and_head * request.shape[1] + query
+        flat = torch.from_numpy(row * request.keys + key).to(config.device)
     return _Comparisons(
         row=torch.from_numpy(numbers).to(config.device),
         least=torch.from_numpy(least[numbers]).float().to(config.device)[:, None],
@@ -230,17 +245,3 @@ def _comparisons(
         targets=int(sizes[: len(numbers)].sum()),
         cells=flat,
     )
-
-
-def _flat_indices(
-    tile: Tile, cells: Int[ndarray, "cell 5"], heads: int
-) -> Int[ndarray, "cell head"]:
-    """Indices of cells in the rows `[window head query key]` of a tile."""
-    # columns, which stand against the heads
-    window = cells[:, [_WINDOW]] - tile.windows.start
-    query = cells[:, [_QUERY]] - tile.queries.start
-    key = cells[:, [_KEY]]
-    # row after row: window, head, query
-    window_and_head = window * heads + np.arange(heads)
-    row = window_and_head * tile.shape[1] + query
-    return np.asarray(row * tile.keys + key)

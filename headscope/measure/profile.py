@@ -134,15 +134,7 @@ class ProfileReader:
     def _add_window(self, part: _WindowRows) -> None:
         if part.layer == 0:
             self.profile.queries += part.end - part.first
-        self._add_query_sums(part)
-        self._add_diagonals(part)
-        self._add_mean(part)
-        if part.first < CORNER <= part.length:
-            self._add_corner(part)
-        self._add_stripe(part)
-
-    def _add_query_sums(self, part: _WindowRows) -> None:
-        """Add what is measured query by query."""
+        # what is measured query by query
         profile = self.profile
         layer = part.layer
         pattern = part.pattern
@@ -151,11 +143,16 @@ class ProfileReader:
         first_key = pattern[..., 0]
         row_mass = row_sums(pattern)
         entropy = -(pattern * part.logs).sum(-1)
+        # sums that weigh keys, by one product
         keys = self._keys(part)
         by_key = _by_key(pattern, row_mass, part.first, keys)
         distance = by_key.distance
         if kind.sees_future:
-            distance = _distance_both_ways(part)
+            # queries of an encoder may attend to later keys too
+            queries = torch.arange(part.first, part.end, device=pattern.device)
+            key_positions = torch.arange(pattern.shape[2], device=pattern.device)
+            steps = (queries[:, None] - key_positions).abs()
+            distance = (pattern * steps).sum(-1)
         spread = _spread(entropy, first_key, row_mass, keys.others)
         self._add(profile.distance[layer], distance.sum(-1))
         self._add(profile.sentence[layer], by_key.in_sentence.sum(-1))
@@ -165,6 +162,22 @@ class ProfileReader:
         if self.config.sinks:
             sink = 1 - pattern.sum(-1)
             self._add(profile.sink[layer], sink.sum(-1))
+        # attention at each offset
+        later_keys = part.pattern[..., 1:]
+        # both the query and the key of a diagonal are past the first token
+        current = part.first - 1
+        if kind.sees_future:
+            current += FORWARD_OFFSETS
+        sums = self.profile.diagonal[part.layer]
+        offsets = min(OFFSETS, part.end - 1)
+        for offset in range(offsets):
+            diagonal = later_keys.diagonal(current - offset, -2, -1)
+            self._add(sums[:, offset], diagonal.sum(-1))
+        # parts of the pattern that are kept as they are, and the heaviest keys
+        self._add_mean(part)
+        if part.first < CORNER <= part.length:
+            self._add_corner(part)
+        self._add_stripe(part)
 
     def _keys(self, part: _WindowRows) -> _ProfiledKeys:
         """What weighs the keys of these rows, made for the first layer and kept for the others."""
@@ -181,19 +194,6 @@ class ProfileReader:
                 sentence_count=1 + int(sentence.max()),
             )
         return self._keys_of[rows]
-
-    def _add_diagonals(self, part: _WindowRows) -> None:
-        kind = self.batch.windows[part.row].attention_kind
-        later_keys = part.pattern[..., 1:]
-        # both the query and the key of a diagonal are past the first token
-        current = part.first - 1
-        if kind.sees_future:
-            current += FORWARD_OFFSETS
-        sums = self.profile.diagonal[part.layer]
-        offsets = min(OFFSETS, part.end - 1)
-        for offset in range(offsets):
-            diagonal = later_keys.diagonal(current - offset, -2, -1)
-            self._add(sums[:, offset], diagonal.sum(-1))
 
     def _add_mean(self, part: _WindowRows) -> None:
         """Add the rows that the mean pattern shows."""
@@ -283,15 +283,6 @@ def _by_key(
     )
 
 
-def _distance_both_ways(part: _WindowRows) -> Float[Tensor, "head query"]:
-    """Each query's mean distance where it may attend to later keys."""
-    pattern = part.pattern
-    queries = torch.arange(part.first, part.end, device=pattern.device)
-    keys = torch.arange(pattern.shape[2], device=pattern.device)
-    distance = (queries[:, None] - keys).abs()
-    return (pattern * distance).sum(-1)
-
-
 def _spread(
     entropy: Float[Tensor, "head query"],
     first: Float[Tensor, "head query"],
@@ -334,6 +325,7 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     heads = range(profile.entropy.shape[1])
     index = [(layer, head) for layer in numbers for head in heads]
     table = pd.DataFrame(index, columns=["layer", "head"])
+    # sums over queries, without which all are missing
     queries = float(profile.queries)
     sums = {
         "first_token_mass": profile.first_token,
@@ -345,6 +337,7 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
         for name, values in sums.items():
             table[name] = (values / queries).ravel()
         table["variability"] = _variability(profile).ravel()
+    # models without learned sinks have no such share
     if not profile.sink.any():
         table["sink_share"] = np.nan
     table["shape"] = _shapes(profile)
@@ -369,6 +362,7 @@ def _shapes(profile: Profile) -> list[str | float]:
     if queries == 0:
         return [np.nan] * profile.entropy.size
     outside = np.maximum(queries - profile.first_token, 1e-9)
+    # the first that fits gives the name
     diagonal = profile.diagonal.max(-1) / outside
     spread = profile.spread / outside
     even = spread >= SPREAD_THRESHOLD

@@ -78,10 +78,12 @@ def read(
     passed = 0
     for number in range(len(rounds)):
         round_batches = _batches_of_round(rounds, number, blocks, sums, reader.batch_tokens)
+        # batches in the checkpoint were read by an earlier process
         for batch in islice(round_batches, max(0, done_before - passed)):
             passed += 1
             sums.count(batch)
             listener.of_model(batch.token_count)
+        # the next batch is prepared while this one is read
         ready = map(reader.prepare, round_batches)
         for prepared in prefetched(ready) if reader.prepares_ahead else ready:
             batch_sums = reader.read(prepared, sums.sample)
@@ -94,14 +96,10 @@ def read(
             changes_by_stimulus = stopping.should_stop(sums.tally, number, sums.stopped)
             for stimulus, changes in changes_by_stimulus.items():
                 sums.stopped[stimulus] = StoppedEarly(number + 1, changes)
-                listener.leaves_out(_unread_tokens(others, stimulus, sums))
-
-
-def _unread_tokens(windows: Sequence[Window], stimulus: str, sums: Sums) -> int:
-    """Tokens of a stimulus that are left out because it is read no further."""
-    of_stimulus = [window for window in windows if window.stimulus == stimulus]
-    unread = [window for window in of_stimulus if not was_read(window, sums.stopped)]
-    return sum(map(len, unread))
+                # tokens of the stimulus that are read no further are left out of the progress
+                of_stimulus = [window for window in others if window.stimulus == stimulus]
+                unread = [window for window in of_stimulus if not was_read(window, sums.stopped)]
+                listener.leaves_out(sum(map(len, unread)))
 
 
 def _batches_of_round(

@@ -55,6 +55,7 @@ class SecondReading:
         """Rows of some heads on the beginnings of some windows; None without a request."""
         if not requests:
             return None
+        # text from its beginning, as far as it was kept, and the other stimuli
         read_windows = [
             *self.text.first[: self.sums.token_counts.windows],
             *self._were_read(self.text.others),

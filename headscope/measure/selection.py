@@ -71,7 +71,21 @@ def select(
     batches or on the order of documents.
     """
     relations = of_attention(config.relations)
-    pairs_in_windows = _pairs_in_windows(batch, window_pairs, config)
+    pairs_in_windows = []
+    for window in range(len(batch.windows)):
+        for relation, pair_cells in find_all(window_pairs[window], relations, config.seed):
+            # the sample of rows is drawn from the whole window, however many blocks it lies in
+            shares = hit_shares(batch.windows[window], pair_cells.targets)
+            for block, in_block in batch.blocks_of(window, pair_cells.targets.query):
+                pairs_in_windows.append(
+                    _PairsInWindow(
+                        window=window,
+                        block=block,
+                        relation=relation,
+                        pairs=_of_block(batch, window, block, pair_cells),
+                        hit_shares=shares[in_block],
+                    )
+                )
     if not pairs_in_windows:
         return None
     # a row of the sums for each block and relation
@@ -87,11 +101,13 @@ def select(
             continue
         queries[row] += len(in_window.pairs.targets.queries)
         chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
+    # the cells of all pairs, and those of targets that can be hits
     shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
     cells = _cells(pairs_in_windows, row_of, shape)
     hits = _hits(pairs_in_windows, row_of, shape)
     needed_rows = hits.cell // shape.length
     requests = row_requests(batch.windows, tiles, needed_rows, cells.cell, heads=config.heads)
+    # what is read at each request, and how its cells are summed
     parts = []
     for request, reduction in zip(requests, _reductions(requests, cells, hits, shape), strict=True):
         parts.append(SelectionPart(request, reduction.to(config.device)))
@@ -117,28 +133,6 @@ class _PairsInWindow:
     pairs: PairSet
     hit_shares: Float[ndarray, " target"]
     """The weight of a hit of each target; see `hit_shares`."""
-
-
-def _pairs_in_windows(
-    batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
-) -> list[_PairsInWindow]:
-    relations = of_attention(config.relations)
-    pairs_in_windows = []
-    for window in range(len(batch.windows)):
-        for relation, cells in find_all(window_pairs[window], relations, config.seed):
-            # the sample of rows is drawn from the whole window, however many blocks it lies in
-            shares = hit_shares(batch.windows[window], cells.targets)
-            for block, in_block in batch.blocks_of(window, cells.targets.query):
-                pairs_in_windows.append(
-                    _PairsInWindow(
-                        window=window,
-                        block=block,
-                        relation=relation,
-                        pairs=_of_block(batch, window, block, cells),
-                        hit_shares=shares[in_block],
-                    )
-                )
-    return pairs_in_windows
 
 
 def _of_block(batch: Batch, row: int, block: int, pairs: PairSet) -> PairSet:
@@ -257,6 +251,7 @@ def _tile_reduction(
 ) -> TileReduction:
     length = shape.length
     heads = shape.heads
+    # each cell is read once, however many relations need it
     cells = distinct_values(all_cells.cell)
     target_cells = distinct_values(targets.cell)
     queries = request.shape[1]
@@ -270,6 +265,7 @@ def _tile_reduction(
         first_row = (window - request.windows.start) * heads * queries
         return np.asarray(first_row + query - request.queries.start)
 
+    # flat places of the cells for head 0, and from there for each head
     of_first_head = torch.from_numpy(row(cells) * request.keys + cells % length)
     flat = of_first_head[:, None] + head * request.keys
     target_places = torch.from_numpy(np.searchsorted(cells, target_cells))
@@ -376,6 +372,7 @@ def row_requests(
     length = max(map(len, windows))
     if length <= LONG:
         return tuple(tiles)
+    # of long windows only the rows and cells that relations need
     cells = distinct_values(cells)
     requests: list[PatternRegion] = []
     for i, window in enumerate(windows):
@@ -383,6 +380,7 @@ def row_requests(
         start, end = np.searchsorted(cells, [first_cell, first_cell + length**2])
         query, key = np.divmod(cells[start:end] - first_cell, length)
         needed = hits[hits // length == i] % length
+        # hits need whole rows; other cells are read one by one
         whole_rows = distinct_values(np.concatenate([needed, row_queries(window)]))
         requests += _picked(i, whole_rows, heads)
         single = ~np.isin(query, whole_rows)

@@ -98,6 +98,7 @@ def find_sink_positions(
     windows: Sequence[Window], rows: Sequence[tuple[Tile, Rows]], *, logarithms: bool
 ) -> SinkPositions:
     """The sink positions of each window in one layer, from the rows of `late_tiles`."""
+    # rows of each window, whose late queries stand in several tiles
     device = rows[0][1].device
     columns = torch.full((len(windows), MAX_COLUMNS), -1, device=device)
     by_window: dict[int, list[_LateRows]] = {}
@@ -109,6 +110,7 @@ def find_sink_positions(
     mass = []
     other = []
     for row, parts in by_window.items():
+        # keys with the largest mean attention, if they have enough of it
         on_keys = [_mean_attention(part.pattern, windows[row]) for part in parts]
         best = torch.stack(on_keys).mean(0).topk(MAX_COLUMNS)
         is_sink = best.values >= SHARE
@@ -118,7 +120,12 @@ def find_sink_positions(
         for part in parts:
             on_sinks = (part.pattern[:, :, keys] * is_sink).sum(-1)
             remaining = row_sums(part.pattern) - part.pattern[..., 0] - on_sinks
-            other_keys = _last_keys(part.tile, device) - sink_count
+            # the last key that each query of the tile sees
+            tile = part.tile
+            last_keys = torch.arange(tile.queries.start, tile.queries.stop, device=device)
+            if tile.width is not None:
+                last_keys = torch.full_like(last_keys, tile.width - 1)
+            other_keys = last_keys - sink_count
             # as many other keys as there are sinks get this much on average
             elsewhere = remaining.clamp_min(0) * sink_count / other_keys.clamp_min(1)
             mass.append(on_sinks.sum(-1))
@@ -134,14 +141,6 @@ def _mean_attention(
     mean = early.mean((0, 1))
     mean[: window.begins - 1] = 0
     return mean
-
-
-def _last_keys(tile: Tile, device: torch.device) -> Int[Tensor, " query"]:
-    """The last key that each query of a tile sees."""
-    queries = torch.arange(tile.queries.start, tile.queries.stop, device=device)
-    if tile.width is None:
-        return queries
-    return torch.full_like(queries, tile.width - 1)
 
 
 @contextmanager

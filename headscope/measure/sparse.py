@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -106,7 +106,11 @@ class TileReduction:
             to_reach = largest.masked_fill(least <= 0, torch.inf)
             is_hit = _at(rows, self.targets) >= _at(to_reach, self.target_rows)
             if _waits(rows.device):
-                shares = self._shares_at_once(is_hit, rows, largest)
+                # one pass over all cells is ten times the work, but an accelerator need not wait
+                # for a count
+                count = (rows == largest[..., None]).sum(-1).view(-1)
+                of_targets = count[self.target_rows.view(-1)].view(self.target_rows.shape)
+                shares = is_hit / of_targets.clamp_min(1)
             else:
                 shares = self._shares(is_hit.view(-1).nonzero()[:, 0], rows, largest)
         if logarithms:
@@ -123,6 +127,7 @@ class TileReduction:
 
         Hits are flat indices into `targets`.
         """
+        # hits in each row, which may have several
         cells = self.targets.view(-1)[hits]
         hit_rows = self.target_rows.view(-1)[hits]
         flat = rows.view(-1)
@@ -142,19 +147,6 @@ class TileReduction:
         shares = torch.zeros_like(self.targets, dtype=torch.float32)
         shares.view(-1)[hits] = 1 / count[hit_rows]
         return shares
-
-    def _shares_at_once(
-        self,
-        is_hit: Bool[Tensor, "target head"],
-        rows: Rows,
-        largest: Float[Tensor, "window head query"],
-    ) -> Float[Tensor, "target head"]:
-        """The same by one pass over all cells: ten times the work, but nothing that an accelerator
-        has to wait for.
-        """
-        count = (rows == largest[..., None]).sum(-1).view(-1)
-        of_targets = count[self.target_rows.view(-1)].view(self.target_rows.shape)
-        return is_hit / of_targets.clamp_min(1)
 
     def to(self, device: torch.device | str) -> TileReduction:
         """The same part with its tensors on a device."""

@@ -162,6 +162,7 @@ class Surface:
         # items of each value up to each item, with and without it
         until = np.cumsum(one_hot, 0)
         before = until - one_hot
+        # counted from the query backward and forward, and the query itself apart
         items = np.arange(len(code))
         occurrence = before[items, code]
         before_query = before[self.queries][:, code]
@@ -249,7 +250,12 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
     def view(surface: Surface) -> _Cells:
         anchors = anchor_classes[surface.upos]
         if name == "boundary":
-            anchors = anchors | _is_relative(surface)
+            # a relative word opens a clause as a mark does
+            lemmas = surface.window.words.lemma.tolist()
+            is_relative = [lemma in _RELATIVE for lemma in lemmas]
+            # the last is for tokens of no word, whose row is −1
+            by_word = np.array([*is_relative, False], bool)
+            anchors = anchors | np.asarray(by_word[surface.word])
         number = np.cumsum(anchors)
         coarse = _COARSE_CLASS[surface.upos]
         first = _ordinal(coarse, number)
@@ -257,6 +263,7 @@ def _by_anchor(name: str) -> Callable[[Surface], _Cells]:
         closes = (number - anchors)[::-1]
         number_from_end = closes.max(initial=0) - closes
         last = _ordinal(coarse[::-1], number_from_end)[::-1]
+        # anchors between query and key, up to two on either side
         number_of_query = number[surface.queries]
         between = number[None, :] - number_of_query[:, None]
         side = (surface.steps > 0).astype(np.int64)
@@ -331,11 +338,3 @@ def _ordinal(value: Int[ndarray, " item"], part: Int[ndarray, " item"]) -> Int[n
     ordinal = np.empty(len(key), np.int64)
     ordinal[order] = np.arange(len(key)) - start
     return ordinal.clip(0, 2)
-
-
-def _is_relative(surface: Surface) -> Bool[ndarray, " item"]:
-    lemmas = surface.window.words.lemma.tolist()
-    is_relative = [lemma in _RELATIVE for lemma in lemmas]
-    # the last is for tokens of no word, whose row is −1
-    by_word = np.array([*is_relative, False], bool)
-    return np.asarray(by_word[surface.word])

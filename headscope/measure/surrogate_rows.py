@@ -101,6 +101,7 @@ def read_surrogate_rows(
 
     The first half of the progress is reading, the second is left to the fit.
     """
+    # windows that tell most about the relations whose heads need a surrogate
     numbers = sorted({request.relation for request in requests})
     judging_relations = [relations[number] for number in numbers]
     windows = choose_windows(text, judging_relations)
@@ -109,6 +110,7 @@ def read_surrogate_rows(
     heads = sorted({request.layer_and_head for request in requests})
     sample = [WindowPairs(window) for window in windows]
     rows = SurrogateRows.of(sample, judging_relations, heads)
+    # reading is the first half of the work, fitting the second
     length = rows.length
     rows_to_read = len(rows.tokens) * len(heads)
     rows_read = 0
@@ -134,9 +136,20 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
     First until each relation has a few queries, then until it has enough, or no tokens are left.
     The turn of windows with as many depends on their own tokens only: others do not change it.
     """
-    counts = _hard_counts(text, relations)
+    # number of hard queries of each relation in each window
+    counts = np.zeros((len(text.windows), len(relations)), np.int64)
+    for row, candidate in enumerate(text.windows):
+        # the pairs of all windows would not fit into memory: those of chosen ones are found again
+        window_pairs = WindowPairs(candidate)
+        for number, relation in enumerate(relations):
+            targets = targets_to_judge(relation, window_pairs)
+            baseline = text.baselines.get(relation.id)
+            if baseline is not None and len(targets):
+                targets = window_pairs.compared(relation, baseline).hard
+            counts[row, number] = len(targets.queries)
     turns = np.array([_turn(window, text.seed) for window in text.windows])
     rarest_first = np.argsort(counts.sum(0), kind="stable")
+    # the rarest relation chooses first, from its richest windows
     tokens_left = text.tokens
     numbers: set[int] = set()
     queries = np.zeros(len(relations), np.int64)
@@ -153,23 +166,6 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
                 tokens_left -= len(text.windows[number])
                 queries += counts[number]
     return [text.windows[number] for number in sorted(numbers)]
-
-
-def _hard_counts(
-    text: SurrogateText, relations: Sequence[Relation]
-) -> Int[ndarray, "window relation"]:
-    """Number of hard queries of each relation in each window."""
-    counts = np.zeros((len(text.windows), len(relations)), np.int64)
-    for row, window in enumerate(text.windows):
-        # the pairs of all windows would not fit into memory: those of chosen ones are found again
-        window_pairs = WindowPairs(window)
-        for column, relation in enumerate(relations):
-            targets = targets_to_judge(relation, window_pairs)
-            baseline = text.baselines.get(relation.id)
-            if baseline is not None and len(targets):
-                targets = window_pairs.compared(relation, baseline).hard
-            counts[row, column] = len(targets.queries)
-    return counts
 
 
 def _turn(window: Window, seed: int) -> int:
@@ -221,6 +217,7 @@ class SurrogateRows:
         cls, sample: Sequence[WindowPairs], relations: Sequence[Relation], heads: Heads
     ) -> SurrogateRows:
         """Rows without attention, of the words of every part of speech that queries have."""
+        # parts of speech of the queries of all relations
         windows = [window_pairs.window for window_pairs in sample]
         all_words = [Surface(window, np.empty(0, np.int64)) for window in windows]
         classes: set[int] = set()
@@ -229,6 +226,7 @@ class SurrogateRows:
                 targets = targets_to_judge(relation, window_pairs)
                 items = surface.item_of_token[targets.query]
                 classes.update(surface.upos[items].tolist())
+        # features of each cell that a query sees
         surfaces = [surface.with_queries(classes) for surface in all_words]
         views: list[list[ndarray]] = [[] for _ in VIEWS]
         key_upos, sizes = [], []
@@ -240,6 +238,7 @@ class SurrogateRows:
             upos_of_cell = np.where(is_other_word, surface.upos[None, :], NO_WORD)
             key_upos.append(upos_of_cell[seen])
             sizes.append(seen.sum(1))
+        # blocks as in the run, so that documents stay apart
         upos = [surface.upos[surface.queries] for surface in surfaces]
         dealt = assign_blocks(windows)
         blocks = [
@@ -277,6 +276,7 @@ class SurrogateRows:
 
     def add(self, rows: WindowRows) -> None:
         """Keep the rows of some heads on a window; attention on the tokens of a word is summed."""
+        # the rows of this window, and the tokens of each of its items
         surface = self.surfaces[rows.window]
         first_row = self._first_row[rows.window]
         end_row = self._first_row[rows.window + 1]
@@ -290,6 +290,7 @@ class SurrogateRows:
         item = np.arange(len(first_item)) - first_item
         start_of_item = start_of_row + first_token[item]
         summed = np.add.reduceat(rows.attention, start_of_item, axis=1)
+        # the rows of a window stand side by side
         start = int(self.starts[first_row])
         end = start + len(item)
         self.attention[rows.slots, start:end] = summed
@@ -298,6 +299,7 @@ class SurrogateRows:
         """The targets of a relation at the queries that have rows."""
         rows = [np.empty(0, np.int64)]
         cells = [np.empty(0, np.int64)]
+        # only queries at the last token of their word have a row
         for number, surface in enumerate(self.surfaces):
             targets = targets_to_judge(relation, self.window_pairs[number])
             query = surface.item_of_token[targets.query]
@@ -345,6 +347,7 @@ def rows_of_model(
 def _rows(model: Model, batch: Batch, tokens: RowTokens, heads: Heads) -> list[WindowRows]:
     """Rows of some heads in a batch."""
     device = model.device
+    # rows of the batch that are asked for, with their cells
     members = []
     for row, number in enumerate(batch.blocks.tolist()):
         if number in tokens:

@@ -123,6 +123,7 @@ def prepare_text(
     Raises:
         CorpusError: a corpus does not exist or is invalid.
     """
+    # prompts of direct effects, and the challenge set, which takes the place of some text
     attention = of_attention(relations)
     length = settings.max_length
     kinds = prompt_kinds(effects_among(relations))
@@ -134,9 +135,12 @@ def prepare_text(
         challenge = challenge_windows(model.tokenizer, length, most_tokens)
     in_place_of_text = max(0, sum(map(len, challenge)) - CHALLENGE_BESIDE)
     max_tokens = settings.max_tokens - in_place_of_text
-    text_corpora = _text_corpora(attention, corpora)
+    # corpora are read only if a relation is measured on text
+    is_read = any(TEXT.name in relation.stimuli for relation in attention)
+    text_corpora = corpora if is_read else ()
     natural = natural_text(model, text_corpora, settings, max_tokens)
     synthetic = _stimulus_windows(model, attention, corpora, settings)
+    # the beginning is kept, as baselines are fitted on it before the run reads it
     windows = iter(natural)
     first = list(_up_to(windows, BASELINE_TOKENS))
 
@@ -158,33 +162,6 @@ def prepare_text(
         challenge=challenge,
         fixed_baselines=fixed_baselines,
         reads_all=settings.all,
-    )
-
-
-def natural_text(
-    model: Model, corpora: Sequence[str | Path], settings: Settings, max_tokens: int
-) -> TextWindows:
-    """The windows of natural text; some tokens of the settings may be of the challenge set.
-
-    Raises:
-        CorpusError: a corpus does not exist or is invalid.
-    """
-    length = min(settings.max_length, model.longest_window)
-    generated = settings.generate
-    if generated and (settings.chat or length - generated < LEAST_TEXT):
-        raise CorpusError(
-            f"--generate {generated} takes no --chat, and needs a --max-length of at least "
-            f"{generated + LEAST_TEXT} (here {length})"
-        )
-    return TextWindows(
-        corpora,
-        model.tokenizer,
-        max_tokens=max_tokens,
-        max_length=length - generated,
-        seed=settings.seed,
-        max_documents=settings.documents,
-        continue_window=partial(continue_window, model, count=generated) if generated else None,
-        language=settings.language,
     )
 
 
@@ -220,12 +197,32 @@ def _stimulus_windows(
     return windows
 
 
-def _text_corpora(
-    relations: Sequence[Relation], corpora: Sequence[str | Path]
-) -> Sequence[str | Path]:
-    """The corpora, if a relation is measured on text; else none."""
-    is_read = any(TEXT.name in relation.stimuli for relation in relations)
-    return corpora if is_read else ()
+def natural_text(
+    model: Model, corpora: Sequence[str | Path], settings: Settings, max_tokens: int
+) -> TextWindows:
+    """The windows of natural text; some tokens of the settings may be of the challenge set.
+
+    Raises:
+        CorpusError: a corpus does not exist or is invalid.
+    """
+    length = min(settings.max_length, model.longest_window)
+    # generated text needs room within a window
+    generated = settings.generate
+    if generated and (settings.chat or length - generated < LEAST_TEXT):
+        raise CorpusError(
+            f"--generate {generated} takes no --chat, and needs a --max-length of at least "
+            f"{generated + LEAST_TEXT} (here {length})"
+        )
+    return TextWindows(
+        corpora,
+        model.tokenizer,
+        max_tokens=max_tokens,
+        max_length=length - generated,
+        seed=settings.seed,
+        max_documents=settings.documents,
+        continue_window=partial(continue_window, model, count=generated) if generated else None,
+        language=settings.language,
+    )
 
 
 def _up_to(windows: Iterator[Window], tokens: int) -> Iterator[Window]:

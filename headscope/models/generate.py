@@ -41,6 +41,7 @@ def continue_window(model: Model, window: Window, count: int) -> Window:
         )
     finally:
         attend_by(network, NAME)
+    # the end-of-text token is no text
     ended = output[0, -1].item() in np.atleast_1d(network.generation_config.eos_token_id)
     tokens = output[0, 1 : -1 if ended else None].tolist()
     texts = [tokenizer.decode(tokens[:end]) for end in range(len(tokens) + 1)]
@@ -52,6 +53,7 @@ def continue_window(model: Model, window: Window, count: int) -> Window:
         tokenizer.spell(tokens),
         np.stack([offsets[:-1], offsets[1:]], 1),
     )
+    # the window is cut again, so that the new words are annotated alike
     (longer,) = cut_windows(
         tokenized if tokenizer.plain_prompts else tokenizer.without_special_words(tokenized),
         tokenizer.bos,

@@ -98,6 +98,7 @@ def read_header(path: Path) -> GgufHeader:
     # its import takes a tenth of a second, which the command line's checks do not need
     import gguf
 
+    # keys without the name of the architecture
     reader = gguf.GGUFReader(path)
     prefix = f"{reader.fields['general.architecture'].contents()}."
     values = {
@@ -105,6 +106,7 @@ def read_header(path: Path) -> GgufHeader:
         for key, field in reader.fields.items()
         if key.startswith(prefix)
     }
+    # tensors that divide rotary frequencies, one number for each pair of dimensions
     divisors = {}
     for tensor in reader.tensors:
         if tensor.name in ROTARY_TENSORS:
@@ -125,6 +127,7 @@ def complete_config(name: str, config: Any, header: GgufHeader) -> None:
         ModelError: a key, its value or a tensor cannot be set in this family's configuration; the
             message names it.
     """
+    # rotary keys are set together at the end
     values = dict(header.values)
     for key in _ROTARY:
         values.pop(key, None)
@@ -133,7 +136,17 @@ def complete_config(name: str, config: Any, header: GgufHeader) -> None:
     for key, value in values.items():
         if key not in ("attention.key_length", "attention.value_length"):
             _set_value(name, config, family, key, value)
-    _set_head_width(name, config, family, header.values)
+    # values have the width of keys in all models that are read
+    usual = config.hidden_size // config.num_attention_heads
+    key_width = header.values.get("attention.key_length", usual)
+    if header.values.get("attention.value_length", key_width) != key_width:
+        stated = header.values["attention.value_length"]
+        _refuse(name, "attention.value_length", stated, f"its keys have width {key_width}")
+    if hasattr(family, "head_dim"):
+        config.head_dim = key_width
+    elif key_width != usual:
+        _refuse_unknown(name, config, "attention.key_length", key_width)
+    # sizes of Gemma 2 and 3 scale queries in different ways
     if config.model_type in _NARROW_QUERIES:
         is_largest = config.num_hidden_layers == _NARROW_QUERIES[config.model_type]
         width = config.hidden_size // config.num_attention_heads
@@ -194,19 +207,6 @@ def _is_as_built(config: Any, key: str, value: Any) -> bool:
     return False
 
 
-def _set_head_width(name: str, config: Any, family: Any, values: dict[str, Any]) -> None:
-    """Set the width of a head, which is that of its values too."""
-    usual = config.hidden_size // config.num_attention_heads
-    width = values.get("attention.key_length", usual)
-    if values.get("attention.value_length", width) != width:
-        stated = values["attention.value_length"]
-        _refuse(name, "attention.value_length", stated, f"its keys have width {width}")
-    if hasattr(family, "head_dim"):
-        config.head_dim = width
-    elif width != usual:
-        _refuse_unknown(name, config, "attention.key_length", width)
-
-
 def _set_windows(name: str, config: Any, values: dict[str, Any]) -> None:
     """Set the width of sliding windows and the layers that have one, and remove both keys."""
     width = values.pop("attention.sliding_window", None)
@@ -215,6 +215,7 @@ def _set_windows(name: str, config: Any, values: dict[str, Any]) -> None:
             config.sliding_window = width or None  # Phi-4 states 0 and has none
     elif width and width < values.get("context_length", math.inf):
         _refuse_unknown(name, config, "attention.sliding_window", width)
+    # which layers have a window: every n-th has none, or a list states it
     pattern = values.pop("attention.sliding_window_pattern", None)
     if pattern is None:
         return
@@ -233,6 +234,7 @@ def _set_windows(name: str, config: Any, values: dict[str, Any]) -> None:
 def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
     """Set the rotary parameters."""
     values = header.values
+    # a family without rotary positions must state none
     parameters = getattr(config, "rope_parameters", None)
     if parameters is None:
         stated = [key for key in (*_ROTARY, *ROTARY_TENSORS) if key in (*values, *header.divisors)]
@@ -246,6 +248,7 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
         original = scaling["original_max_position_embeddings"]
         config.original_max_position_embeddings = original
     scaling |= _rotated_part(name, config, header)
+    # one set of rotary numbers for all layers
     if "full_attention" not in parameters:
         theta = values.get("rope.freq_base", parameters["rope_theta"])
         if "rope.freq_base_swa" in values and values["rope.freq_base_swa"] != theta:
@@ -253,6 +256,7 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
             _refuse_unknown(name, config, "rope.freq_base_swa", stated)
         config.rope_parameters = {"rope_theta": theta, **scaling}
         return
+    # sliding layers have a base of their own
     theta = values.get("rope.freq_base", parameters["full_attention"]["rope_theta"])
     sliding = dict(parameters["sliding_attention"])
     sliding["rope_theta"] = values.get("rope.freq_base_swa", sliding["rope_theta"])
@@ -280,6 +284,7 @@ def _head_width(config: Any) -> int:
 def _scaling(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
     """The kind of scaled rotary positions and its numbers, as transformers names them."""
     values = header.values
+    # the factor has two names
     factor = values.get("rope.scaling.factor") or values.get("rope.scale_linear") or 1.0
     # llama.cpp takes a factor without a type as a linear one
     kind = values.get("rope.scaling.type", "linear")
@@ -287,6 +292,7 @@ def _scaling(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
         allowed = "headscope reads none, linear, yarn and longrope"
         _refuse(name, "rope.scaling.type", kind, allowed)
     is_scaled = kind == "yarn" or (kind == "linear" and factor != 1)
+    # divisors of frequencies are a scaling of their own
     if header.divisors:
         if is_scaled:
             reason = f"it contains {', '.join(header.divisors)} too, which is another scaling"
@@ -294,6 +300,7 @@ def _scaling(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
         return _divided(name, config, header)
     if is_scaled and config.model_type == "phi3":
         _refuse_unknown(name, config, "rope.scaling.type", kind)
+    # what transformers would ignore is refused
     attn_factor = values.get("rope.scaling.attn_factor", 1.0)
     if kind == "longrope":
         _refuse(name, "rope.scaling.type", kind, f"it lacks {' and '.join(ROTARY_TENSORS[1:])}")
@@ -326,6 +333,7 @@ def _divided(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
     """
     complete = ({ROTARY_TENSORS[0]}, set(ROTARY_TENSORS[1:]))
     tensors = header.divisors
+    # the set of tensors, and the length of each
     if set(tensors) not in complete:
         allowed = f"headscope reads {ROTARY_TENSORS[0]}, or {' with '.join(ROTARY_TENSORS[1:])}"
         _refuse(name, "rotary tensors", ", ".join(tensors), allowed)
@@ -334,6 +342,7 @@ def _divided(name: str, config: Any, header: GgufHeader) -> dict[str, Any]:
         if len(numbers) != width // 2 or not all(0 < number < math.inf for number in numbers):
             reason = f"headscope reads {width // 2} numbers above 0"
             _refuse(name, key, numbers, reason)
+    # one tensor for all lengths, or two for short and long texts
     both = tensors.get(ROTARY_TENSORS[0], [])
     original = _original_context(config, header.values)
     return {

@@ -58,6 +58,7 @@ def layers_with_mixed_heads(network: Any, dimensions: AttentionDimensions) -> tu
             slices = inputs[0].reshape(heads + 1, -1, inputs[0].shape[-1])
             mixed[running[-1]] = not _in_own_slices(slices, heads)
 
+    # row 0 runs as it is, and row h + 1 without head h
     weight = network.get_input_embeddings().weight
     tokens = torch.arange(1, 1 + TOKENS, device=weight.device) % len(weight)
     with ExitStack() as hooks:

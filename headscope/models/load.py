@@ -7,6 +7,7 @@ reads its network, `engines.choose` chooses what runs it. Nothing from the hub i
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +32,6 @@ from headscope.models.layout.projections import layers_without_softmax
 from headscope.models.locate import locate, title_of
 from headscope.models.merge import merge_wrapped, refuse_wrapped_bridge
 from headscope.models.model import WIDE, Model
-from headscope.models.network_copy import COMPILED, sharing_copy, uncompiled
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
 from headscope.models.weight_files import Checkpoint, find_checkpoint
 from headscope.models.weights import (
@@ -80,6 +80,7 @@ def load_model(name: str, **options: Any) -> Model:
             have another number of heads than the configuration says; or it has attention that
             the fused engine does not know, and that one was asked for.
     """
+    # settings first, as weights take long to read
     settings = _settings(options)
     device, is_spread = _device(settings.device), settings.device_map is not None
     dtype = WIDE if settings.dtype == AUTO else settings.dtype
@@ -87,6 +88,7 @@ def load_model(name: str, **options: Any) -> Model:
     checkpoint = find_checkpoint(name, path)
     sha256 = checkpoint.sha256()
     network, tokenizer, unread = _read(name, checkpoint, sha256, dtype, settings.device_map)
+    # TransformerLens and eager hooks need the model on one device
     if is_spread:
         settings = settings.model_copy(update={"engine": "fused"})
         device = str(network.get_input_embeddings().weight.device)
@@ -142,6 +144,7 @@ def open_model(source: Any, **options: Any) -> Model:
     Raises:
         ModelError: it cannot be loaded or read, or is asked to be another than it is.
     """
+    # a name, a network with its tokenizer, or a model that was loaded before
     if isinstance(source, str | Path):
         return load_model(str(source), **options)
     settings = _settings(options)
@@ -149,35 +152,28 @@ def open_model(source: Any, **options: Any) -> Model:
         return _in_memory(source, settings)
     _check_settings(source.name, source.device, source.dtype, settings)
     if settings.engine not in (AUTO, source.engine.name):
-        return _for_engine(source, settings)
+        # an engine changes the network that it runs, so the other engine needs the model once more
+        in_chat = settings.chat or source.tokenizer.template is not None
+        if source.origin is not None:
+            return _in_memory(source.origin, settings.model_copy(update={"chat": in_chat}))
+        if source.checkpoint is None:
+            raise ModelError(
+                f"{source.name} is spread over devices for the {source.engine.name} engine; the "
+                f"{settings.engine} engine needs the whole model on one device"
+            )
+        return load_model(
+            source.name,
+            revision=source.revision or None,
+            device=source.device,
+            dtype=source.dtype,
+            engine=settings.engine,
+            bos=source.tokenizer.bos_string or None,
+            chat=in_chat,
+        )
+    # prompts in chat need the same model with another tokenizer
     if settings.chat and source.tokenizer.template is None:
         return replace(source, tokenizer=source.tokenizer.in_chat())
     return source
-
-
-def _for_engine(model: Model, settings: Settings) -> Model:
-    """A loaded model once more, for the other engine: an engine changes the network that it runs.
-
-    Raises:
-        ModelError: the model was spread over devices, and has no files to load.
-    """
-    in_chat = settings.chat or model.tokenizer.template is not None
-    if model.origin is not None:
-        return _in_memory(model.origin, settings.model_copy(update={"chat": in_chat}))
-    if model.checkpoint is None:
-        raise ModelError(
-            f"{model.name} is spread over devices for the {model.engine.name} engine; the "
-            f"{settings.engine} engine needs the whole model on one device"
-        )
-    return load_model(
-        model.name,
-        revision=model.revision or None,
-        device=model.device,
-        dtype=model.dtype,
-        engine=settings.engine,
-        bos=model.tokenizer.bos_string or None,
-        chat=in_chat,
-    )
 
 
 def state_sha256(network: nn.Module) -> dict[str, str]:
@@ -216,14 +212,29 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
 
 
 def _in_memory(source: Any, settings: Settings) -> Model:
+    # name, precision and device are those of the network itself
     network, tokenizer = _network_and_tokenizer(source)
     bridge = None if isinstance(source, tuple) else source
     path = str(getattr(network.config, "name_or_path", "") or "")
     name = title_of(path) if path else type(network).__name__
     dtype = str(network.dtype).removeprefix("torch.")
     device = str(token_embedding(name, network).device)
-    _check_network(name, network)
+    # only plain weights in memory can be read, of a model that predicts tokens
+    if any(weight.is_meta for weight in network.parameters()):
+        raise ModelError(
+            f"{name}: some weights are not in memory, as after cpu_offload or disk_offload of "
+            "accelerate; pass the model before it is offloaded, or name its folder and choose the "
+            "devices with --device-map auto"
+        )
+    check_plain_weights(name, network)
+    check_family(name, network.config.to_dict())
+    if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
+        raise ModelError(
+            f"{name}: a {type(network).__name__} predicts no next token; load it with "
+            "AutoModelForCausalLM"
+        )
     _check_settings(name, device, dtype, settings)
+    # a bridge has replaced the attention that other engines read
     if bridge is not None and (
         settings.engine in ("fused", "eager") or attention_kind(network.config) != CAUSAL
     ):
@@ -233,6 +244,7 @@ def _in_memory(source: Any, settings: Settings) -> Model:
         )
     if bridge is not None:
         refuse_wrapped_bridge(name, bridge)
+    # the engine changes a copy that shares the tensors, and the user's network stays
     with quiet_logging():
         return model_around(
             name,
@@ -270,23 +282,6 @@ def token_embedding(name: str, network: Any) -> Float[Tensor, "token width"]:
     )
 
 
-def _check_network(name: str, network: Any) -> None:
-    """Refuse what has no plain weights in memory or predicts no next token."""
-    if any(weight.is_meta for weight in network.parameters()):
-        raise ModelError(
-            f"{name}: some weights are not in memory, as after cpu_offload or disk_offload of "
-            "accelerate; pass the model before it is offloaded, or name its folder and choose the "
-            "devices with --device-map auto"
-        )
-    check_plain_weights(name, network)
-    check_family(name, network.config.to_dict())
-    if network.get_output_embeddings() is None and attention_kind(network.config) == CAUSAL:
-        raise ModelError(
-            f"{name}: a {type(network).__name__} predicts no next token; load it with "
-            "AutoModelForCausalLM"
-        )
-
-
 def _check_settings(name: str, device: str, dtype: str, settings: Settings) -> None:
     """Refuse settings that would load a model that is loaded in another way."""
     usual = Settings()
@@ -313,6 +308,7 @@ def model_around(
 ) -> Model:
     """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
+    # matrices and dimensions, before any engine changes the network
     merge_notes = () if bridge is not None else merge_wrapped(name, network)
     if bridge is None:
         fuse_activations(network)
@@ -321,6 +317,7 @@ def model_around(
     dimensions = replace(dimensions, others=layers_without_softmax(network, dimensions.layers))
     rows = len(token_embedding(name, network))
     text_tokenizer, bos_notes = _text_tokenizer(name, config, tokenizer, settings, dimensions, rows)
+    # a bridge brings its engine along
     engine: Engine
     engine_notes: tuple[str, ...]
     if bridge is not None:
@@ -334,6 +331,7 @@ def model_around(
             engine_name=settings.engine,
             device=facts["device"],
         )
+    # heads that cannot be told apart in what W_O reads are not ablated
     is_fused = isinstance(engine, FusedEngine)
     mixed_layers = layers_with_mixed_heads(network, dimensions) if is_fused else ()
     return Model(
@@ -411,3 +409,43 @@ def _device(device: str) -> str:
         reason = first_line(error)
         raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
     return device
+
+
+COMPILED = "_orig_mod"
+"""Name under which `torch.compile` keeps the module that it compiles."""
+
+
+def sharing_copy(network: Any) -> Any:
+    """A network of modules and a configuration of its own, with the same tensors.
+
+    Buffers that no checkpoint holds are copied: LongRoPE writes its frequencies into one. What
+    `torch.compile` made is left out: compiled code ignores hooks and a change of attention.
+    """
+    tensors = [*network.parameters(), *network.state_dict(keep_vars=True).values()]
+    for module in network.modules():
+        # torch's older weight_norm keeps the product of parameters as a plain attribute
+        tensors += [value for value in vars(module).values() if isinstance(value, torch.Tensor)]
+    copied = copy.deepcopy(network, {id(tensor): tensor for tensor in tensors})
+    # original modules and methods take the place of compiled ones
+    for part in list(copied.modules()):
+        part._compiled_call_impl = None  # of `module.compile()`
+        compiled_method = hasattr(vars(part).get("forward"), "_torchdynamo_orig_callable")
+        if compiled_method:
+            del part.forward
+        for child_name, child in part.named_children():
+            part._modules[child_name] = uncompiled(child)
+    # accelerate's mixed precision wraps the method, and the copy's would run the original
+    vars(copied).pop("forward", None)
+    # a GGUF's weights are no longer quantised
+    vars(copied.config).pop("quantization_config", None)
+    copied.set_attn_implementation("eager")
+    # transformers does not switch Falcon, whose forward reads this field; with a mask for SDPA its
+    # eager attention would see later positions
+    copied.config._attn_implementation = "eager"
+    return copied.eval()
+
+
+def uncompiled(module: Any) -> Any:
+    """The module that `torch.compile` compiled; anything else as it is."""
+    is_compiled = isinstance(module, nn.Module) and COMPILED in module._modules
+    return module._modules[COMPILED] if is_compiled else module

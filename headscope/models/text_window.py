@@ -28,6 +28,7 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
     count = len(tokenized.tokens)
     if not count:
         raise HeadscopeError("the text is empty: there is nothing to attend to")
+    # what stands around the text takes room too
     template = tokenizer.template
     around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
     others = 1 + around + generated
@@ -36,6 +37,7 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
             f"the text has {count} tokens; with {others} more {model.name} reads "
             f"{model.context} at most"
         )
+    # words where the text has any; a text of marks alone has none
     if tokenized.document.words:
         (window,) = cut_windows(
             tokenized, tokenizer.bos, tokenizer.bos_string, max_length=1 + count, cuts=Cuts()

@@ -56,6 +56,7 @@ class Tokenizer:
                 "them to map words to tokens. A tokenizer.json in the model's folder would do"
             )
         self._backend = backend
+        # an encoder's classification token stands at the beginning
         self.name = name
         is_encoder = attention_kind.sees_future
         if is_encoder and bos is None:
@@ -90,7 +91,17 @@ class Tokenizer:
                 f"{self.name}: --chat does not take an encoder, which predicts no next token; "
                 "leave it out"
             )
-        before, after = _template_texts(self._backend, self.name)
+        # a template is a program, and may fail in any way
+        with in_one_sentence(self.name, "--chat needs a chat template, and its own fails"):
+            text = self._backend.apply_chat_template(
+                [{"role": "user", "content": _MESSAGE}], tokenize=False
+            )
+        before, message, after = str(text).partition(_MESSAGE)
+        if not message or _MESSAGE in after:
+            raise ModelError(
+                f"{self.name}: its chat template does not hold a user's message once as it stands; "
+                "--chat cannot read it, leave it out"
+            )
         tokens = [
             self._backend(text, add_special_tokens=False, verbose=False)["input_ids"]
             for text in (before, after)
@@ -132,11 +143,16 @@ class Tokenizer:
         )
         # an added token may have no embedding as long as no text holds it
         self._check_ids(encoded["input_ids"], f"the text of {document.name}")
+        offsets = np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
+        pieces = self._backend.convert_ids_to_tokens(encoded["input_ids"])
+        is_blank = np.array([piece == "\u2581" for piece in pieces], bool)
+        # the tokenizer gives it the first character of the word that follows
+        offsets[is_blank, 1] = offsets[is_blank, 0]
         return TokenizedDocument(
             document,
             np.array(encoded["input_ids"], np.int64),
             self.spell(encoded["input_ids"]),
-            self._offsets(encoded),
+            offsets,
         )
 
     def encode_prompt(self, document: Document) -> TokenizedDocument:
@@ -215,15 +231,6 @@ class Tokenizer:
         added = self._backend.added_tokens_decoder.items()
         marked = {token for token, content in added if content.special}
         return sorted(marked | set(self._backend.all_special_ids))
-
-    def _offsets(self, encoded: Any) -> Int[ndarray, "token 2"]:
-        """Characters that each token holds; none for the blank before a word (XLM-R's `▁`)."""
-        offsets = np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
-        pieces = self._backend.convert_ids_to_tokens(encoded["input_ids"])
-        is_blank = np.array([piece == "\u2581" for piece in pieces], bool)
-        # the tokenizer gives it the first character of the word that follows
-        offsets[is_blank, 1] = offsets[is_blank, 0]
-        return offsets
 
     def spell(self, tokens: Sequence[int]) -> list[str]:
         """The text of each token alone; a fragment of a character gives U+FFFD."""
@@ -304,24 +311,6 @@ def substitute_bos(backend: Any, config: Any) -> tuple[str | None, tuple[str, ..
 
 _MESSAGE = "a7message7of7one7word"
 """A message that no template changes, by which its place is found."""
-
-
-def _template_texts(backend: Any, name: str) -> tuple[str, str]:
-    """The text that a tokenizer's chat template puts before and after a user's message.
-
-    Raises:
-        ModelError: it has no template, or one that cannot be used so.
-    """
-    # a template is a program, and may fail in any way
-    with in_one_sentence(name, "--chat needs a chat template, and its own fails"):
-        text = backend.apply_chat_template([{"role": "user", "content": _MESSAGE}], tokenize=False)
-    before, message, after = str(text).partition(_MESSAGE)
-    if not message or _MESSAGE in after:
-        raise ModelError(
-            f"{name}: its chat template does not hold a user's message once as it stands; --chat "
-            "cannot read it, leave it out"
-        )
-    return before, after
 
 
 def _find_frame(backend: Any, attention_kind: AttentionKind) -> Frame:

@@ -112,6 +112,7 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
 def _weight_files(name: str, folder: Path) -> tuple[Path, ...]:
     """The safetensors files that transformers reads from a folder."""
     config_file(name, folder)
+    # one file, or several that an index names
     if (folder / WEIGHTS).is_file():
         return (folder / WEIGHTS,)
     index = folder / INDEX

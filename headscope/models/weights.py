@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import warnings
@@ -33,8 +34,7 @@ from headscope.models.families import check_family
 from headscope.models.gguf_config import CONVERSION, complete_config, read_header
 from headscope.models.layout.dimensions import attention_kind, read_dimensions
 from headscope.models.packaged import cache_root
-from headscope.models.stated_counts import check_counts, config_entries
-from headscope.models.weight_files import Checkpoint, Shapes, config_file, pretrained_source
+from headscope.models.weight_files import Checkpoint, config_file, pretrained_source
 
 BUFFER = re.compile(
     r"(?:.*\.)?(?:attn|attention|self_attn|self_attention)(?:\.attention|\.self)?"
@@ -66,7 +66,28 @@ def load_weights(
     if method is not None and device_map is None and torch.cuda.is_available():
         placement = {"device_map": {"": "cuda"}}  # kernels of quantised weights may want a GPU
     network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
-    notes = _check(name, checkpoint, network, info)
+    # transformers draws at random what a file lacks and leaves out what it does not know
+    if checkpoint.is_gguf:
+        # it does not report unread tensors of a GGUF file, which is compared by its size
+        in_file = sum(
+            prod(shape) for key, shape in checkpoint.shapes.items() if not BUFFER.fullmatch(key)
+        )
+        expected = sum(weight.numel() for weight in network.parameters())
+        if in_file != expected:
+            raise ModelError(
+                f"{name}: the file contains {in_file:,} numbers and the model that it describes "
+                f"has {expected:,}: transformers would draw at random or leave out what does not "
+                "fit"
+            )
+    # transformers has another name for some modules than the file
+    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
+    names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
+    fault = _fault_of(info, unread, modules={key.rpartition(".")[0] for key in names} - {""})
+    if fault:
+        raise ModelError(f"{name}: {fault}; {_QUESTION}")
+    notes: tuple[str, ...] = ()
+    if unread:
+        notes = (f"{_listed(unread)} not read: the model has no such part",)
     if method is not None:
         with in_one_sentence(name, f"its weights ({method}) cannot be read"), quiet_logging():
             if getattr(network, "hf_quantizer", None) is not None:
@@ -150,31 +171,6 @@ def fuse_activations(network: nn.Module) -> None:
                 setattr(module, name, nn.GELU(approximate="tanh"))
 
 
-def _check(
-    name: str, checkpoint: Checkpoint, network: nn.Module, info: dict[str, Any]
-) -> tuple[str, ...]:
-    """Compare what transformers expects of a file with what the file holds.
-
-    transformers draws at random what a file lacks and leaves out what it does not know.
-
-    Returns:
-        A note on tensors that the model has no part for.
-
-    Raises:
-        ModelError: a tensor is missing, has another shape, or belongs to a module that is loaded
-            without it.
-    """
-    if checkpoint.is_gguf:
-        _check_size(name, checkpoint.shapes, network)
-    # transformers has another name for some modules than the file
-    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
-    names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
-    fault = _fault_of(info, unread, modules={key.rpartition(".")[0] for key in names} - {""})
-    if fault:
-        raise ModelError(f"{name}: {fault}; {_QUESTION}")
-    return (f"{_listed(unread)} not read: the model has no such part",) if unread else ()
-
-
 def _fault_of(info: Any, unread: Set[str], modules: Set[str]) -> str:
     """The fault of a file that does not fit its model; empty if all fits.
 
@@ -193,17 +189,6 @@ def _fault_of(info: Any, unread: Set[str], modules: Set[str]) -> str:
     return f"{_listed(parts)} of a module that would be loaded without it" if parts else ""
 
 
-def _check_size(name: str, shapes: Shapes, network: nn.Module) -> None:
-    """Compare a GGUF file, whose unread tensors transformers does not report, by its size."""
-    in_file = sum(prod(shape) for key, shape in shapes.items() if not BUFFER.fullmatch(key))
-    expected = sum(weight.numel() for weight in network.parameters())
-    if in_file != expected:
-        raise ModelError(
-            f"{name}: the file contains {in_file:,} numbers and the model that it describes has "
-            f"{expected:,}: transformers would draw at random or leave out what does not fit"
-        )
-
-
 def _listed(names: Collection[str]) -> str:
     names_in_words = ", ".join(sorted(names)[:3])
     if len(names) > 3:
@@ -218,6 +203,7 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     Raises:
         ModelError: it cannot be read.
     """
+    # counts first, as transformers builds whatever is stated
     file = config_file(name, path)
     source = pretrained_source(file)
     is_gguf = "gguf_file" in source
@@ -333,3 +319,57 @@ def quiet_logging() -> Iterator[None]:
 
 def _no_bar(_factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return transformers_logging.EmptyTqdm(*args, **options)
+
+
+LARGEST_COUNT = 10_000
+"""Most layers, heads or experts; the largest models have a few hundred of each."""
+LARGEST_SIZE = 2**24
+"""Largest width, vocabulary or context; the largest models have contexts of 10 million tokens."""
+_COUNTED = ("layer", "head", "block", "expert")
+"""Parts of the names of fields that count parts of a model."""
+_NOT_COUNTED = ("dim", "feature", "size", "length", "width", "norm", "epsilon")
+"""Parts of the names of fields that have such a word, and state something else."""
+_SIZES = ("_dim", "_length", "_positions", "_size", "d_model", "n_ctx", "n_embd", "n_inner")
+"""Ends of the names of fields that state sizes."""
+
+
+def check_counts(name: str, entries: Mapping[str, Any]) -> None:
+    """Refuse a configuration that states impossibly many layers or heads, or impossible sizes.
+
+    Args:
+        name: the model's name, for messages.
+        entries: a configuration and its parts, such as `text_config`; or keys of a GGUF file.
+
+    Raises:
+        ModelError: a count is above `LARGEST_COUNT` or below 0, or a size above `LARGEST_SIZE`; the
+            message names the field.
+    """
+    for field, value in entries.items():
+        if isinstance(value, Mapping):
+            check_counts(name, value)
+        largest = _largest(field)
+        if largest is None or not isinstance(value, int | float):
+            continue
+        # XLNet states the context −1
+        if value > largest or (value < 0 and largest == LARGEST_COUNT):
+            raise ModelError(
+                f"{name}: its configuration states {field} {value}; expected at most {largest:,}"
+            )
+
+
+def config_entries(file: Path) -> Mapping[str, Any]:
+    """The entries of a `config.json`; none if it is not JSON, as transformers states the reason."""
+    with suppress(OSError, ValueError, RecursionError):
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(entries, Mapping):
+            return entries
+    return {}
+
+
+def _largest(field: str) -> int | None:
+    """The largest value of a field; None if it states no count and no size."""
+    is_count = any(word in field for word in _COUNTED)
+    is_other = any(word in field for word in _NOT_COUNTED)
+    if is_count and not is_other:
+        return LARGEST_COUNT
+    return LARGEST_SIZE if field.endswith(_SIZES) else None

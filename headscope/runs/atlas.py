@@ -61,7 +61,18 @@ class Atlas:
                 flush=True,
             )
         try:
-            return run_from_files(_files(self.path).__getitem__, self.path.parent)
+            files = {}
+            with tarfile.open(self.path, "r:xz") as archive:
+                bytes_left = MOST_BYTES
+                for member in archive:
+                    bytes_left -= member.size
+                    if member.name not in MEMBERS or not member.isreg() or bytes_left < 0:
+                        raise RunError(
+                            f"{member.name!r:.100} is not a file of an atlas, or too large"
+                        )
+                    content = archive.extractfile(member)
+                    files[member.name] = b"" if content is None else content.read()
+            return run_from_files(files.__getitem__, self.path.parent)
         except (
             tarfile.TarError,
             lzma.LZMAError,
@@ -129,20 +140,6 @@ def is_packed(run: str | Path) -> bool:
 def is_stored(run: str | Path) -> bool:
     """True for a run folder, `atlas:NAME` or the file of an atlas."""
     return is_run(Path(run)) or is_packed(run)
-
-
-def _files(path: Path) -> dict[str, bytes]:
-    """The files of an atlas by their names in a run folder."""
-    files = {}
-    with tarfile.open(path, "r:xz") as archive:
-        bytes_left = MOST_BYTES
-        for member in archive:
-            bytes_left -= member.size
-            if member.name not in MEMBERS or not member.isreg() or bytes_left < 0:
-                raise RunError(f"{member.name!r:.100} is not a file of an atlas, or too large")
-            content = archive.extractfile(member)
-            files[member.name] = b"" if content is None else content.read()
-    return files
 
 
 def _shipped(name: str) -> Path:

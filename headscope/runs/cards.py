@@ -74,14 +74,33 @@ def card_json(run: Result) -> str:
     >>> card["heads"][-1]["name"], card["heads"][-1]["evidence"][0]["relation"]
     ('L5H7', 'in-word')
     """
-    evidence = _card_rows(run)
-    names = set(_full_names(evidence))
+    # of each head its tags, near misses and undecided relations, and their paired relations
+    evidence_by_name = run.evidence.assign(id=_full_names(run.evidence))
+    closest = closest_rows(with_thresholds(run.evidence, run.thresholds))
+    partial = partial_sinks(run.evidence, run.thresholds)
+    partial = partial.assign(id=_full_names(partial))
+    singles = pd.concat([closest, partial])
+    parts = []
+    for (layer, head), rows in evidence_by_name.groupby(HEAD, sort=True):
+        reported = rows_to_report(rows, run.thresholds, layer, head)
+        reported_names = dict.fromkeys(reported.all["id"])
+        reported_names |= dict.fromkeys(rows_of_head(singles, layer, head)["id"])
+        for name in list(reported_names):
+            pair = run.thresholds[name].paired_relation
+            if pair is not None:
+                reported_names[pair] = None
+        by_name = rows.set_index("id")
+        measured = [name for name in reported_names if name in by_name.index]
+        parts.append(by_name.loc[measured])
+    evidence = pd.concat(parts)[EVIDENCE_TABLE.columns]
+    # provenance and text, but no paths of this machine
     card: dict[str, Any] = {VERSION: 1, "bibtex": bibtex(run)}
     for key, value in run.info.items():
         if key not in OMITTED:
             card[key] = value
+    # thresholds, without which the evidence has no verdicts
     thresholds = {}
-    for name in sorted(names):
+    for name in sorted(set(_full_names(evidence))):
         thresholds[name] = run.thresholds[name].record()
     card["relations"] = thresholds
     card["heads"] = _head_records(replace(run, evidence=evidence))
@@ -144,6 +163,7 @@ def bibtex(run: Result) -> str:
     >>> print(bibtex(load("atlas:mini")).partition(",")[0])
     @misc{headscope-mini
     """
+    # what was read, and the checksums by which it is found again
     model = run.info["model"]
     provenance = run.info.get("provenance", {})
     version = provenance.get("versions", {}).get("headscope", "")
@@ -170,28 +190,6 @@ def _for_tex(text: str) -> str:
     """Text for TeX: characters of its commands are escaped, and braces and backslashes left out."""
     plain = re.sub(r"[{}\\]", "", text)
     return re.sub(r"([_%&#$])", r"\\\1", plain)
-
-
-def _card_rows(run: Result) -> pd.DataFrame:
-    """Evidence on each head's tags, near misses and undecided relations, and on their pairs."""
-    evidence = run.evidence.assign(id=_full_names(run.evidence))
-    closest = closest_rows(with_thresholds(run.evidence, run.thresholds))
-    partial = partial_sinks(run.evidence, run.thresholds)
-    partial = partial.assign(id=_full_names(partial))
-    singles = pd.concat([closest, partial])
-    parts = []
-    for (layer, head), rows in evidence.groupby(HEAD, sort=True):
-        reported = rows_to_report(rows, run.thresholds, layer, head)
-        names = dict.fromkeys(reported.all["id"])
-        names |= dict.fromkeys(rows_of_head(singles, layer, head)["id"])
-        for name in list(names):
-            pair = run.thresholds[name].paired_relation
-            if pair is not None:
-                names[pair] = None
-        by_name = rows.set_index("id")
-        measured = [name for name in names if name in by_name.index]
-        parts.append(by_name.loc[measured])
-    return pd.concat(parts)[EVIDENCE_TABLE.columns]
 
 
 def _head_records(run: Result) -> list[dict[str, Any]]:
@@ -225,6 +223,7 @@ def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     Raises:
         ValueError: a row lacks what is never missing, such as a text.
     """
+    # required fields, and the optional ones only if some row has them
     required = [name for name in table.columns if table.kinds.get(name) in ("str", "bool", "int64")]
     for number, row in enumerate(rows):
         optional = (*table.added_columns, *table.newest_columns)

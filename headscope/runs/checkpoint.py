@@ -90,6 +90,7 @@ class RunCheckpoint:
         """
         if self.folder is None:
             return
+        # the newest of two places counts
         self._write = partial(_write, run=run, text=text, sums=sums)
         places = (self.folder.checkpoint, _elsewhere(self.folder))
         checkpoints = [path for path in places if path.is_file()]
@@ -130,6 +131,7 @@ class RunCheckpoint:
                 self._write(path)
                 where = f"the sums are kept in {path.parent}"
                 break
+        # the one before may still be there
         if not where and folder.checkpoint.is_file():
             where = f"the sums of the last checkpoint are kept in {folder.work}"
         if not where:

@@ -96,11 +96,13 @@ def reading(path: Path) -> Iterator[None]:
 
 def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
     """The files of a run that is written to this folder, by name."""
+    # tables that the run has
     files: dict[str, bytes] = {}
     for table in TABLES:
         rows = getattr(run, table.attribute)
         if rows is not None:
             files[table.file] = utf8(table.csv(rows))
+    # patterns of examples, mean patterns, and sums if they are kept
     if run.examples:
         patterns, index = example_files(run.examples)
         files |= {PATTERNS: patterns, INDEX: utf8(index)}
@@ -108,6 +110,7 @@ def run_files(run: Result, folder: Path, report: str) -> dict[str, bytes]:
         files[MEANS] = means_file(run.means, run.pictures)
     if run.tally is not None and run.info.get("settings", {}).get("keep_sums"):
         files[SUMS] = sums_file(run.tally)
+    # the record comes last, with the checksums of the other files
     info = {
         VERSION: FORMAT_VERSION,
         **outward(run.info, folder),
@@ -126,12 +129,14 @@ def run_from_files(
         RunError: a file is missing, or is not the one that was written.
     """
     info, record = _read_record(content(RECORD), folder)
+    # files are checked against the record before any is parsed
     files = {}
     for name, sha256 in record.files.items():
         if name in CHECKED and (with_tally or name != SUMS):
             files[name] = content(name)
             if _sha256(files[name]) != sha256:
                 _refuse_altered(folder / name)
+    # tables and patterns as they were in memory
     parts: dict[str, Any] = {}
     for table in TABLES:
         if table.file in files:
@@ -146,7 +151,18 @@ def run_from_files(
     with reading(folder):
         thresholds = in_current_words(record.relations)
         run = Result(**parts, thresholds=thresholds, info=inward(info, folder))
-        _check_heads(run, folder)
+        facts = run.info["model"]
+        layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
+        count = len(layers) * facts["heads"]
+        # a forged number of layers must not be counted through
+        expected: set[tuple[int, int]] = set()
+        if count == len(run.heads):
+            expected = set(product(layers, range(facts["heads"])))
+        faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
+        fault = next(faults, None)
+        if fault is not None:
+            raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
+    # runs of older versions lack some columns
     run = _with_columns_since_0_2_0(run)
     if SUMS in files:
         with reading(folder / SUMS):
@@ -166,25 +182,6 @@ def in_current_words(thresholds: Mapping[str, Threshold]) -> dict[str, Threshold
         name: replace(limits, meaning=meanings.get(name, limits.meaning))
         for name, limits in thresholds.items()
     }
-
-
-def _check_heads(run: Result, folder: Path) -> None:
-    """Compare the heads of all tables and patterns with those that the model has.
-
-    Raises:
-        RunError: a head is missing, comes twice, or is not one of the model's.
-    """
-    facts = run.info["model"]
-    layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
-    count = len(layers) * facts["heads"]
-    # a forged number of layers must not be counted through
-    expected: set[tuple[int, int]] = set()
-    if count == len(run.heads):
-        expected = set(product(layers, range(facts["heads"])))
-    faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
-    fault = next(faults, None)
-    if fault is not None:
-        raise RunError(f"{folder / fault.file}: {fault.reason}; {AGAIN}")
 
 
 class _Fault(NamedTuple):

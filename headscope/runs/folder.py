@@ -166,7 +166,20 @@ class RunFolder:
             is_outer = not self._lock.is_locked
             parent_is_new = not self._destination.parent.exists()
             if is_outer:
-                self._acquire()
+                # what a killed process left is put right before this one writes
+                self.work.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._lock.acquire(timeout=0)
+                except Timeout as error:
+                    raise RunError(
+                        f"{self.path}: another process is writing this run; wait for it, or choose "
+                        "another --out"
+                    ) from error
+                try:
+                    self._tidy()
+                except OSError:
+                    self._lock.release()
+                    raise
         try:
             yield
         except KeyboardInterrupt as stop:
@@ -177,39 +190,32 @@ class RunFolder:
             ) from stop
         finally:
             if is_outer:
-                self._release(parent_is_new=parent_is_new)
-
-    def _acquire(self) -> None:
-        self.work.mkdir(parents=True, exist_ok=True)
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise RunError(
-                f"{self.path}: another process is writing this run; wait for it, or choose "
-                "another --out"
-            ) from error
-        try:
-            self._tidy()
-        except OSError:
-            self._lock.release()
-            raise
-
-    def _release(self, *, parent_is_new: bool) -> None:
-        with suppress(OSError):  # what cannot be removed now is put right by the next process
-            self._tidy()
-            if not self.checkpoint.exists():
-                (self.work / LOCK).unlink()
-                self.work.rmdir()
-                if parent_is_new:  # a run that failed leaves no empty folder around its own
-                    self._destination.parent.rmdir()
-        self._lock.release()
+                # what cannot be removed now is put right by the next process
+                with suppress(OSError):
+                    self._tidy()
+                    if not self.checkpoint.exists():
+                        (self.work / LOCK).unlink()
+                        self.work.rmdir()
+                        if parent_is_new:  # a run that failed leaves no empty folder around its own
+                            self._destination.parent.rmdir()
+                self._lock.release()
 
     def _tidy(self) -> None:
         """Put right what was being moved, and remove files that are half written."""
+        # a folder that was being replaced comes back, or gives its foreign files to the new one
         old = self.work / OLD
         if old.exists():
             if self._destination.exists():
-                _move_others(old, self._destination)
+                # files that are not headscope's own move along; what the other has under the same
+                # name stays
+                written = {old / name for name in FILES}
+                patterns = (old / PATTERNS).parent
+                for foreign in [*old.iterdir(), *(patterns.iterdir() if patterns.is_dir() else ())]:
+                    target = self._destination / foreign.relative_to(old)
+                    if foreign in written or foreign == patterns or os.path.lexists(target):
+                        continue
+                    target.parent.mkdir(exist_ok=True)
+                    foreign.rename(target)
                 _remove_own(old)
             else:
                 old.rename(self._destination)
@@ -307,18 +313,3 @@ def _remove_own(folder: Path) -> None:
     for path in patterns, folder:
         with suppress(OSError):  # it holds something of the user's, or was never there
             path.rmdir()
-
-
-def _move_others(folder: Path, to: Path) -> None:
-    """Move all files that are not headscope's own from one run folder into another.
-
-    What the other has under the same name is kept there, and the file stays where it is.
-    """
-    written = {folder / name for name in FILES}
-    patterns = (folder / PATTERNS).parent
-    for path in [*folder.iterdir(), *(patterns.iterdir() if patterns.is_dir() else ())]:
-        target = to / path.relative_to(folder)
-        if path in written or path == patterns or os.path.lexists(target):
-            continue
-        target.parent.mkdir(exist_ok=True)
-        path.rename(target)

@@ -41,27 +41,24 @@ def list_heads(run: Result, tag: str | None = None, *, replicates: float = 0.0) 
     """
     heads = run.heads
     if tag is not None and tag not in NO_TYPE:
-        heads = _heads_of_type(run, tag)
+        # heads with a tag of a type show the numbers of this tag
+        types = sorted(set(run.evidence["type"]))
+        check_choice("head type", tag, [*types, *NO_TYPE])
+        tags = strongest(run.evidence)
+        tags = tags[tags["type"] == tag]
+        tags = with_thresholds(tags, run.thresholds)
+        tags["reason"] = reasons(tags, run.thresholds)
+        numbers = tags[["layer", "head", *_NUMBERS_OF_TAG]]
+        others = [column for column in run.heads.columns if column not in _NUMBERS_OF_TAG]
+        table = numbers.merge(run.heads[others], on=["layer", "head"])
+        heads = table[list(run.heads.columns)]
     elif tag is not None:
         heads = heads[heads["primary"] == tag]
+    # of the tagged ones those that come out again
     if replicates > 0:
         is_tagged = heads["tags"] != ""
         heads = heads[is_tagged & (heads[REPLICATES] >= replicates)]
     return heads.sort_values("lift", ascending=False, kind="stable")
-
-
-def _heads_of_type(run: Result, head_type: str) -> pd.DataFrame:
-    """The heads with a tag of a type, with the numbers of this tag."""
-    types = sorted(set(run.evidence["type"]))
-    check_choice("head type", head_type, [*types, *NO_TYPE])
-    tags = strongest(run.evidence)
-    tags = tags[tags["type"] == head_type]
-    tags = with_thresholds(tags, run.thresholds)
-    tags["reason"] = reasons(tags, run.thresholds)
-    numbers = tags[["layer", "head", *_NUMBERS_OF_TAG]]
-    others = [column for column in run.heads.columns if column not in _NUMBERS_OF_TAG]
-    table = numbers.merge(run.heads[others], on=["layer", "head"])
-    return table[list(run.heads.columns)]
 
 
 def clearest_head(run: Result) -> str:
@@ -99,6 +96,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
         ChoiceError: the run scored no such type or relation.
         RunError: a name is not one of the run's heads, or no head has such a tag.
     """
+    # a type, a relation, or names of heads
     known = _heads_in(run.heads)
     types = run.evidence["type"]
     relations = types + "/" + run.evidence["relation"]
@@ -118,6 +116,7 @@ def selected_heads(run: Result, heads: str) -> list[Head]:
     else:
         choices = sorted(set(relations[types == kind])) or sorted(set(types))
         raise ChoiceError("type or relation", heads, ["tagged", ALL_HEADS, *choices])
+    # an empty selection is a mistake of the caller
     if not tagged:
         tag = "a tag" if heads == "tagged" else f"a tag of {heads}"
         raise RunError(f"no head of this run has {tag}; name heads, or use --heads {ALL_HEADS}")

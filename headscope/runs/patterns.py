@@ -30,7 +30,12 @@ def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
     """
     patterns = {}
     for number, example in enumerate(examples):
-        patterns[f"{number:05d}"] = _folded(example.pattern)
+        # a causal pattern is written row after row, each up to its query
+        is_before = lower_triangle(len(example.pattern))
+        sees_future = example.pattern[~is_before].any()
+        patterns[f"{number:05d}"] = np.ascontiguousarray(
+            example.pattern if sees_future else example.pattern[is_before]
+        )
     index = {"examples": [_facts(example) for example in examples]}
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return save(patterns), text + "\n"
@@ -108,17 +113,6 @@ def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
     pattern = np.zeros((size, size), stored.dtype)
     pattern[lower_triangle(size)] = stored
     return pattern
-
-
-def _folded(pattern: Float[ndarray, "query key"]) -> ndarray:
-    """A pattern as it is written: of a causal one the rows in turn, each up to its query.
-
-    >>> _folded(np.array([[1, 0], [0.25, 0.75]], np.float16)).tolist()
-    [1.0, 0.25, 0.75]
-    """
-    is_before = lower_triangle(len(pattern))
-    sees_future = pattern[~is_before].any()
-    return np.ascontiguousarray(pattern if sees_future else pattern[is_before])
 
 
 @lru_cache(maxsize=64)

@@ -85,6 +85,7 @@ def describe_input(
     """The record of a run's input before it is read."""
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
+    # what the model states of itself
     facts = {name: getattr(model, name) for name in _MODEL_FACTS}
     chat = None
     if (template := model.tokenizer.template) is not None:
@@ -94,6 +95,21 @@ def describe_input(
     if model.others:
         facts["layers"] = model.layers + len(model.others)
         facts["attention_layers"] = [*model.attention_layers]
+    # the command that repeats the run; relations of a plugin need their code
+    words = ["headscope", "classify", name_of(model.name)]
+    if list(corpora) != shipped_corpora():
+        names = {corpus: corpus_name for corpus_name, corpus in named_corpora().items()}
+        for corpus in corpora:
+            corpus_name = names.get(Path(corpus)) or name_of(str(corpus))
+            words += ["--corpus", corpus_name]
+    # `--types` is left out for the default, for a preset, and for types of a plugin
+    measured = tuple(dict.fromkeys(relation.type for relation in relations))
+    is_preset = settings.quick and settings.types is None
+    are_registered = set(measured) <= set(head_types())
+    types: tuple[str, ...] | None = None
+    if not is_preset and are_registered and measured != _measurable(None, model):
+        types = (ALL,) if measured == _measurable([ALL], model) else measured
+    options = settings.model_copy(update={"types": types}).words()
     return RunInfo(
         model={**facts, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),
@@ -107,42 +123,12 @@ def describe_input(
         ),
         engine=model.engine.name,
         preliminary=_left_out(model, relations, settings) if settings.quick else None,
-        command=_command(model, relations, corpora, settings),
+        command=shlex.join([*words, *options]),
         settings={
             **settings.to_json(),
             "batch_tokens": batch_tokens_on(model.device),
         },
     )
-
-
-def _command(
-    model: Model,
-    relations: Sequence[Relation],
-    corpora: Sequence[str | Path],
-    settings: Settings,
-) -> str:
-    """The command that repeats the run; relations of a plugin need their code."""
-    words = ["headscope", "classify", name_of(model.name)]
-    if list(corpora) != shipped_corpora():
-        names = {path: name for name, path in named_corpora().items()}
-        for path in corpora:
-            name = names.get(Path(path)) or name_of(str(path))
-            words += ["--corpus", name]
-    types = _command_types(model, relations, settings)
-    options = settings.model_copy(update={"types": types}).words()
-    return shlex.join([*words, *options])
-
-
-def _command_types(
-    model: Model, relations: Sequence[Relation], settings: Settings
-) -> tuple[str, ...] | None:
-    """The types of a run as an option; None for the default, a preset or types of a plugin."""
-    types = tuple(dict.fromkeys(relation.type for relation in relations))
-    is_preset = settings.quick and settings.types is None
-    are_registered = set(types) <= set(head_types())
-    if is_preset or not are_registered or types == _measurable(None, model):
-        return None
-    return (ALL,) if types == _measurable([ALL], model) else types
 
 
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
@@ -153,6 +139,7 @@ def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:
     """Parts of a full run that a quick one leaves out."""
+    # relations that a full run of these types has
     possible = relations_of(settings.types, model.attention_kind, in_chat=settings.chat)
     possible_ids = {relation.id for relation in possible}
     ids = {relation.id for relation in relations}
@@ -166,6 +153,7 @@ def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -
             parts.append(f"the types {', '.join(missing_types)}")
         if shortened:
             parts.append(f"more relations of the type {', '.join(shortened)}")
+    # text, challenge set and surrogates
     if settings.max_tokens < MAX_TOKENS:
         parts.append(f"{MAX_TOKENS:,} tokens of text instead of {settings.max_tokens:,}")
     if not settings.challenge:

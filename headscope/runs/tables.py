@@ -84,6 +84,7 @@ class RunTable:
             keep_default_na=False,
             na_values=missing,
         )
+        # names are for readers; layer and head count
         if self.is_named and list(table.columns[:1]) == [NAME]:
             names = table.pop(NAME)
             if names.tolist() != _names(table):
@@ -94,6 +95,7 @@ class RunTable:
             in_order = [name for name in columns if name in table.columns]
             if len(in_order) == len(table.columns):
                 table = table[in_order]
+        # columns of an earlier version are left out
         if set(table.columns) in (self._former(self.columns), self._former(columns)):
             return table.drop(columns=list(self.former_columns))
         if list(table.columns) not in (self.columns, columns):

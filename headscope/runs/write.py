@@ -41,6 +41,7 @@ def write_files(files: Mapping[Path, bytes | str], *, overwrite: bool = False) -
     """
     for path in files:
         check_target(path, overwrite=overwrite)
+    # all are written beside their places first
     temporary: dict[Path, Path] = {}
     try:
         for path, content in files.items():
@@ -51,6 +52,7 @@ def write_files(files: Mapping[Path, bytes | str], *, overwrite: bool = False) -
                 _write(temporary[path], content)
                 if target.exists():
                     temporary[path].chmod(stat.S_IMODE(target.stat().st_mode))
+        # moving is quick, and each file is whole before and after
         for path, new in temporary.items():
             with writing(path):
                 new.replace(resolved(path))

@@ -62,6 +62,7 @@ def explanation_answer(live: Live, text: str, head: str) -> dict[str, Any]:
     Raises:
         HeadscopeError: see `Live.explain`.
     """
+    # attention and its explanation at the strongest keys of each query
     explanation = live.explain(text, head)
     layer, number = live.head(head)
     row = live.model.attention_layers.index(layer)

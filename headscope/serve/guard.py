@@ -58,20 +58,18 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *security_headers]}
             await send(message)
 
-        refused = self._without_token(QueryParams(scope["query_string"]))
+        stated = QueryParams(scope["query_string"]).get(TOKEN, "")
+        # the time that a comparison takes must not tell how much of a guess is right
+        if compare_digest(stated.encode(), self._token):
+            refused = None
+        else:
+            refused = error_response(
+                403, "the address lacks this server's token; open the address that serve printed"
+            )
         if refused is None:
             refused = self._from_elsewhere(scope["method"], Headers(scope=scope))
         answer = self.app if refused is None else refused
         await answer(scope, receive, with_headers)
-
-    def _without_token(self, query: QueryParams) -> JSONResponse | None:
-        stated = query.get(TOKEN, "")
-        # the time that a comparison takes must not tell how much of a guess is right
-        if compare_digest(stated.encode(), self._token):
-            return None
-        return error_response(
-            403, "the address lacks this server's token; open the address that serve printed"
-        )
 
     def _from_elsewhere(self, method: str, headers: Headers) -> JSONResponse | None:
         if method in ("GET", "HEAD"):

@@ -91,9 +91,11 @@ def live_data(live: Live) -> dict[str, Any]:
         "has_run": live.run is not None,
         "most_tokens": live.most,
     }
+    # the tags of a run, without its texts
     if live.run is not None:
         data = page_data(live.run)
         return {name: data[name] for name in PAGE_KEYS} | no_text
+    # without a run, a grid of heads that have no type
     model = live.model
     blank = {"primary": UNCLASSIFIED, "tags": "", "relation": ""}
     rows = [

@@ -107,6 +107,7 @@ def serve_app(live: Live, token: str) -> Starlette:
     method}` answer JSON; an error is `{"error": a sentence}` with a status of 400 or more. One
     query runs at a time.
     """
+    # each path answers from what was posted
     page = page_html(live, token)
     answers: dict[str, Answer] = {
         "/read": lambda query: sentence_answer(live, query.text),

@@ -145,6 +145,7 @@ def ablate(
         HeadscopeError: no such head, none tagged, or a head without a tag whose edges alone are to
             be knocked out.
     """
+    # heads and edges are chosen before the model loads
     run = the_run(run)
     selection = selected_heads(run, heads)
     check_testable(run, heads, selection, only=only)
@@ -284,6 +285,7 @@ def ablate_heads(
     `verdict` has the reason why there will be none: the clean model is not above chance (an even
     choice of a pair, or one token of the vocabulary), or there are too few controls.
     """
+    # each text shows the behaviour of some types, at which their heads are ablated
     tests = [_TextTests.of(text, heads) for text in texts]
     steps = Steps(progress, sum(len(test.ablated) for test in tests))
     rows = []
@@ -302,7 +304,21 @@ def ablate_heads(
     near = near_behaviour(rerunner.score)
     for head in heads:
         if head not in scored:
-            rows.append(_unscored_row(head, near) | {"how": method})
+            # the text has no prediction for the type of this head
+            rows.append(
+                {
+                    "kind": "head",
+                    "layer": head.head[0],
+                    "head": head.head[1],
+                    "type": head.type,
+                    "behaviour": near,
+                    "n": 0,
+                    "relation": "",
+                    "p_value": np.nan,
+                    "verdict": f"{UNTESTED}: the text has no prediction for this type",
+                }
+                | {"how": method}
+            )
     return pd.DataFrame(rows)
 
 
@@ -341,28 +357,15 @@ class _Scores:
     """With each head ablated."""
 
 
-def _unscored_row(head: HeadOfType, behaviour: str) -> dict[str, Any]:
-    """The row of a head whose type has no prediction in any text."""
-    return {
-        "kind": "head",
-        "layer": head.head[0],
-        "head": head.head[1],
-        "type": head.type,
-        "behaviour": behaviour,
-        "n": 0,
-        "relation": "",
-        "p_value": np.nan,
-        "verdict": f"{UNTESTED}: the text has no prediction for this type",
-    }
-
-
 def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str) -> _Scores:
+    # each head replaced by its mean output over these texts, or by 0
     batches = list(text.batches(rerunner.model.device))
     values = mean_outputs(rerunner, batches)
     if method == "zero":
         values = {layer: torch.zeros_like(mean) for layer, mean in values.items()}
     clean_parts: list[torch.Tensor] = []
     parts: dict[Head, list[torch.Tensor]] = {head: [] for head in heads}
+    # batch by batch, as the streams of all would not fit into memory
     for rows in batches:
         clean = rerunner.clean(rows)
         clean_parts.append(clean.scores)
@@ -395,6 +398,7 @@ def _row(
     scores: _Scores,
     seed: int,
 ) -> dict[str, Any]:
+    # the change by this head, beside that by random heads of its layer
     before = score.sums(scores.clean)
     counts = score.counts
     lost = score.sums(scores.without[head.head]) - before

@@ -9,7 +9,7 @@ follows. Effects on later tokens, through heads that read what the head wrote, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -76,11 +76,13 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
 
     `parts` has for each query its block of documents, and the changes of the rows of `_moves`.
     """
+    # each query with all its rows: its targets moved, as much of other cells, and drawn cells
     block = np.array([number for number, _ in parts], np.int64)
     divergence = _by_query([part.divergence for _, part in parts])
     moved = _by_query([part.moved for _, part in parts])
     changed = _by_query([part.changed for _, part in parts])
     clean = _by_query([part.clean for _, part in parts]).all_targets
+    # controls that moved too little attention say nothing
     enough = moved.as_much >= MIN_CONTROL_SHARE * moved.all_targets
     control = np.where(enough, divergence.controls.mean(1), np.nan)
     changed_of_control = np.where(enough, changed.controls.mean(1), np.nan)
@@ -189,8 +191,10 @@ def edge_effects(
     """
     if model.attention_kind.predicts_next:
         network_of(model)  # another reason than that tokens mix
+    # edges are those of relations that a tag names
     tested = {name for tag in tags for name in tag.relations}
     relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
+    # a model whose tokens mix otherwise cannot keep its other keys
     try:
         runner = QueryRerunner(model)
     except ModelError:
@@ -216,13 +220,19 @@ def knock_out_edges(
 
     The queries are of as many documents as possible; a tag of an unknown relation has none.
     """
+    # blocks of documents, as in the run's own intervals
     blocks = assign_blocks(windows).blocks
     known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
     targeted: dict[tuple[str, ...], list[TargetedQuery]] = {}
     for names in {tag.relations for tag in tags}:
         relations = [known[name] for name in names if name in known]
         targeted[names] = queries_by_block(relations, windows, blocks, queries=queries, seed=seed)
-    by_window = _tests_by_window(tags, targeted)
+    # each tag with the queries of its relations, by the number of the window
+    by_window: dict[int, list[tuple[Tag, TargetedQuery]]] = {}
+    for tag in tags:
+        for query in targeted[tag.relations]:
+            by_window.setdefault(query.window, []).append((tag, query))
+    # window by window: its clean keys serve all tags with queries there
     by_tag: dict[Tag, list[tuple[int, Changed]]] = {tag: [] for tag in tags}
     for done, (index, tests) in enumerate(sorted(by_window.items())):
         changed = runner.run(windows[index].tokens, _moves(tests, seed))
@@ -233,17 +243,6 @@ def knock_out_edges(
             by_tag[tag].append((block, of_query))
         progress(done + 1, len(by_window))
     return pd.DataFrame([edge_row(tag, parts, seed=seed) for tag, parts in by_tag.items()])
-
-
-def _tests_by_window(
-    tags: Sequence[Tag], targeted: Mapping[tuple[str, ...], Sequence[TargetedQuery]]
-) -> dict[int, list[tuple[Tag, TargetedQuery]]]:
-    """Each tag with the queries of its relations, by the number of the window."""
-    by_window: dict[int, list[tuple[Tag, TargetedQuery]]] = {}
-    for tag in tags:
-        for query in targeted[tag.relations]:
-            by_window.setdefault(query.window, []).append((tag, query))
-    return by_window
 
 
 def queries_by_block(
@@ -290,6 +289,7 @@ def _targeted_queries(
 
 def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     """`ROWS_PER_QUERY` rows of each item."""
+    # row 0 moves all targets, row 1 as much of other cells, and the others drawn cells
     first_draw = 1 + CONTROLS * seed
     draws = [ALL, AS_MUCH, *range(first_draw, first_draw + CONTROLS)]
 

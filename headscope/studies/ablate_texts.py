@@ -125,9 +125,11 @@ def ablation_texts(
     """The texts that show the behaviours of these types, at the tagged relations of a run."""
     length = min(TEXT_LENGTH, model.context)
     tokenizer = model.tokenizer
+    # types by the behaviour that shows them
     types_of: dict[str, list[str]] = {}
     for name in sorted(types & head_types().keys()):
         types_of.setdefault(behaviour_of(name, score), []).append(name)
+    # repeats and minimal pairs, which are made for the purpose
     texts: list[AblationText] = []
     if members := types_of.get(REPEAT.name):
         vocabulary = tokenizer.ordinary_tokens(model.vocabulary_size)
@@ -137,6 +139,7 @@ def ablation_texts(
         if members := types_of.get(behaviour):
             pairs = make(PAIRS, seed=seed)
             texts.append(minimal_pairs(behaviour, pairs, tokenizer, members))
+    # in text and other stimuli, at queries of the tagged relations
     tagged = run.evidence[run.evidence["tagged"].astype(bool)]
     tags = set(tagged["type"] + "/" + tagged["relation"]) - {*SINK_RELATIONS}
     config = StimulusConfig(tokenizer, model.vocabulary_size, length, seed + 1, corpora=corpora)
@@ -199,11 +202,15 @@ def minimal_pairs(
     for pair in pairs:
         good = _sentence(pair.good, tokenizer)
         bad = _sentence(pair.bad, tokenizer)
-        shared = _shared_length(good, bad)
+        # the pair differs from here on
+        least = min(len(good), len(bad))
+        is_same = good[:least] == bad[:least]
+        shared = int(np.cumprod(is_same).sum())
         for tokens in (good, bad):
             row = len(sentences)
             scored += [ScoredPosition(row, position) for position in range(shared, len(tokens))]
             sentences.append(tokens)
+    # rows of good and bad sentences alternate
     row_of_term = _rows_of(scored)
     is_good = row_of_term % 2 == 0
     score = ItemScore(
@@ -220,13 +227,6 @@ def minimal_pairs(
 def _sentence(text: str, tokenizer: Tokenizer) -> Int[ndarray, " position"]:
     tokens = tokenizer.encode(Document("pair", text, ())).tokens
     return np.concatenate([[tokenizer.bos], tokens])
-
-
-def _shared_length(first: Int[ndarray, " position"], other: Int[ndarray, " other_position"]) -> int:
-    """Number of equal tokens at the beginning of both."""
-    least = min(len(first), len(other))
-    is_same = first[:least] == other[:least]
-    return int(np.cumprod(is_same).sum())
 
 
 def near_and_away(
@@ -250,11 +250,13 @@ def near_and_away(
     for row, window in enumerate(windows):
         scored += [ScoredPosition(row, position) for position in _scored(row, window, score)]
     rows = [np.array(window.tokens) for window in windows]
+    # masked tokens are predicted where they were
     labels = None
     if score is Score.MASKED:
         labels = np.array([rows[target.row][target.position] for target in scored])
         for target in scored:
             rows[target.row][target.position] = mask
+    # for each type the predictions at queries of its relations, and the others
     items = _rows_of(scored)
     scores = []
     for type_name, relations in relations_of.items():

@@ -116,6 +116,7 @@ def anatomy(
     Raises:
         ModelError: the model cannot be found or read.
     """
+    # sizes and counts from the configuration alone, without weights
     name, config = _configuration(model, revision)
     network = empty_network(name, config)
     dimensions = dimensions_of(name, config, network)
@@ -183,6 +184,7 @@ def dimensions_of(name: str, config: Any, network: nn.Module) -> Dimensions:
     Raises:
         ModelError: no attention heads, a number that no model can have, or compressed keys.
     """
+    # compressed keys and values have no matrices of each head
     text = config.get_text_config(decoder=True)
     if getattr(text, "kv_lora_rank", None):
         raise ModelError(
@@ -245,32 +247,18 @@ def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
     Raises:
         ModelError: the network has no list of that many layers.
     """
-    return _layer_counts(network, layers) + _model_counts(network, layers)
-
-
-def _layer_counts(network: nn.Module, layers: int) -> Counter[str]:
-    """Parameters of the first layer with attention."""
-    norms = _norm_weights(network)
+    # parameters of norms, wherever they stand in the layer
+    norms = set[nn.Parameter]()
+    for module in network.modules():
+        if "norm" in type(module).__name__.lower():
+            norms |= {*module.parameters(recurse=False)}
     counts = Counter[str]()
     for name, weight in first_block(network, layers).named_parameters():
         part = "attention" if "att" in name else "feed-forward"
         kind = "weights" if weight.dim() > 1 else "biases"
         row = "norms" if weight in norms else f"{part} {kind}"
         counts[row] += weight.numel()
-    return counts
-
-
-def _norm_weights(network: nn.Module) -> set[nn.Parameter]:
-    """Parameters of all norms."""
-    weights = set[nn.Parameter]()
-    for module in network.modules():
-        if "norm" in type(module).__name__.lower():
-            weights |= {*module.parameters(recurse=False)}
-    return weights
-
-
-def _model_counts(network: nn.Module, layers: int) -> Counter[str]:
-    """Parameters of the parts of the whole model."""
+    # each parameter counts once, in the first part that has it
     embeddings = [module for module in network.modules() if isinstance(module, nn.Embedding)]
     embedding: Any = network.get_input_embeddings()  # type: ignore[operator]
     unembedding: Any = network.get_output_embeddings()  # type: ignore[operator]
@@ -281,15 +269,15 @@ def _model_counts(network: nn.Module, layers: int) -> Counter[str]:
         "unembedding": [] if unembedding is None else [unembedding],
         "rest": [network],
     }
-    counts = Counter[str]()
+    model_counts = Counter[str]()
     counted = set[nn.Parameter]()
-    for part, modules in parts.items():
-        weights = {weight for module in modules for weight in module.parameters()}
-        new = weights - counted
-        counts[part] = sum(weight.numel() for weight in new)
+    for model_part, modules in parts.items():
+        of_part = {weight for module in modules for weight in module.parameters()}
+        new = of_part - counted
+        model_counts[model_part] = sum(weight.numel() for weight in new)
         counted |= new
-    counts["total"] = sum(weight.numel() for weight in counted)
-    return counts
+    model_counts["total"] = sum(weight.numel() for weight in counted)
+    return counts + model_counts
 
 
 def _dimension_rows(dimensions: Dimensions) -> Iterator[Row]:
@@ -355,13 +343,12 @@ def _in_terminal(table: pd.DataFrame) -> pd.DataFrame:
     """The table with values that people read, such as `1.25 GiB`."""
     texts = []
     for row in table.itertuples():
-        texts.append(readable_bytes(row.value) if row.unit == "bytes" else _readable(row.value))
+        if row.unit == "bytes":
+            texts.append(readable_bytes(row.value))
+        else:
+            texts.append("–" if row.value is None else f"{row.value:,}")
     units = table["unit"].where(table["unit"] != "bytes", "")
     return table.assign(value=texts, unit=units)
-
-
-def _readable(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
 
 
 def readable_bytes(size: int) -> str:

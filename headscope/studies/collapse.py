@@ -147,6 +147,7 @@ def collapse(
     corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
+        # ways of sharing patterns, sharing weights, and no mixing
         changes: dict[str, Change] = {}
         for way in WAYS:
             changes[way] = partial(collapsed, heads=loaded.heads, way=way)
@@ -198,6 +199,7 @@ def layer_losses(
     refuse_encoder(model, "study collapse")
     network_of(model)  # fails before any text is read
     windows = text_windows(model, corpus, max_tokens=max_tokens, seed=seed)
+    # each layer alone, and all of them
     targets = {str(layer): frozenset({layer}) for layer in model.attention_layers}
     targets[ALL] = frozenset(model.attention_layers)
     interventions = {}
@@ -207,6 +209,7 @@ def layer_losses(
     passes = 1 + len(interventions)
     advance = Steps(progress, token_count(windows) * passes).advance
     losses = text_losses(model, windows, interventions, advance=advance)
+    # rises over the untouched model, over the same blocks of windows
     clean = losses.unchanged
     rows: list[dict[str, Any]] = [
         {"layer": "", "how": UNTOUCHED, "loss": clean.mean, "rise": 0.0},
@@ -315,6 +318,7 @@ class Unmixed(Intervention):
         engine: Any = model.engine
         outputs = outputs_by_layer(engine.network)
 
+        # W_O gives what it reads: heads write what they read, unmixed
         def hand_on(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             z = inputs[0]
             if z.shape != output.shape:

@@ -76,12 +76,23 @@ def compare(*runs: RunName) -> StudyResult:
         RunError: fewer than two runs, a folder without a run, runs of other shapes, or runs
             without a common relation.
     """
+    # runs of one shape, with relations in common
     if len(runs) < 2:
         raise RunError(f"compare takes two runs or more, and {len(runs)} came")
     loaded = [the_run(run) for run in runs]
     names = run_names(runs)
-    _check_shapes(loaded, names)
-    common = _common_relations(loaded, names)
+    for other, other_name in zip(loaded[1:], names[1:], strict=True):
+        if _shape(other) != _shape(loaded[0]):
+            raise RunError(
+                f"{names[0]} and {other_name} differ in layers or heads; compare takes runs of "
+                "models with the same layers and heads"
+            )
+    common = set.intersection(*(set(run.thresholds) for run in loaded))
+    if not common:
+        raise RunError(
+            f"{', '.join(names)} have no relation in common; classify all with the same --types"
+        )
+    # verdicts are taken again on the common relations
     restricted = [_of_relations(run, common) for run in loaded]
     first = restricted[0]
     tables = []
@@ -119,34 +130,16 @@ def _terminal_table(rows: pd.DataFrame, *, several: bool) -> pd.DataFrame:
     return order[[column for column in STUDY.names if column not in hidden]]
 
 
-def _check_shapes(runs: Sequence[Result], names: Sequence[str]) -> None:
-    for run, name in zip(runs[1:], names[1:], strict=True):
-        if _shape(run) != _shape(runs[0]):
-            raise RunError(
-                f"{names[0]} and {name} differ in layers or heads; compare takes runs of models "
-                "with the same layers and heads"
-            )
-
-
 def _shape(run: Result) -> tuple[list[int], int]:
     """The layers of a run, and the largest number of a head."""
     return layers_of(run), int(run.heads["head"].max())
-
-
-def _common_relations(runs: Sequence[Result], names: Sequence[str]) -> set[str]:
-    """Full names of the relations that every run has."""
-    common = set.intersection(*(set(run.thresholds) for run in runs))
-    if not common:
-        raise RunError(
-            f"{', '.join(names)} have no relation in common; classify all with the same --types"
-        )
-    return common
 
 
 def _of_relations(run: Result, relations: Collection[str]) -> Result:
     """The run as if it had these relations alone: its evidence, its heads' tags and primaries."""
     if run.thresholds.keys() == set(relations):
         return run
+    # types and primaries as a run of these relations has them
     evidence = run.evidence[_relation_ids(run).isin(relations)]
     thresholds = {name: limits for name, limits in run.thresholds.items() if name in relations}
     tags = tags_in_order(evidence, thresholds)
@@ -174,6 +167,7 @@ def _left_out_notes(
 
     A type of which no relation is compared stands for its relations.
     """
+    # whole types that are left out are counted, single relations named
     compared_types = {relation.split("/")[0] for relation in common}
     notes = []
     for run, name in zip(runs, names, strict=True):
@@ -201,7 +195,9 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
         both = f"{name} and {first_name}"
-        facts = _differing_facts(first, run)
+        before = _facts(first.info)
+        after = _facts(run.info)
+        facts = [fact for fact in before | after if before.get(fact) != after.get(fact)]
         if facts:
             yield f"{both} differ in: {', '.join(facts)}"
         else:
@@ -214,13 +210,6 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
         thresholds = {key: run.thresholds[key] for key in first.thresholds}
         if thresholds != first.thresholds:
             yield f"{both} have different thresholds"
-
-
-def _differing_facts(first: Result, other: Result) -> list[str]:
-    """Names of the recorded facts that differ between two runs."""
-    before = _facts(first.info)
-    after = _facts(other.info)
-    return [fact for fact in before | after if before.get(fact) != after.get(fact)]
 
 
 def _measured(run: Result) -> set[str]:
@@ -266,19 +255,9 @@ def head_changes(first: Result, other: Result, relations: pd.DataFrame, name: st
     heads = before.merge(after, on=HEAD, suffixes=("_first", ""))
     heads["run"] = name
     apart = relations[relations["apart"]]
-    tag_changes = _tag_changes(heads, _open_tags(first, other), apart)
-    heads = heads.join(tag_changes)
-    counts = apart.groupby(HEAD).size().rename("apart").reset_index()
-    heads = heads.merge(counts, on=HEAD, how="left")
-    heads["apart"] = heads["apart"].fillna(0).astype(int)
-    heads = heads.merge(_largest_changes(apart), on=HEAD, how="left")
-    heads["relation"] = heads["relation"].fillna("")
-    in_order = heads.sort_values(HEAD)
-    return in_order[STUDY.names].reset_index(drop=True)
-
-
-def _tag_changes(heads: pd.DataFrame, left_open: set[HeadTag], apart: pd.DataFrame) -> pd.DataFrame:
-    """Tags that each head gained, lost, has open, and gained or lost for sure."""
+    # a tag that one run gives and the other leaves open is neither gained nor lost; a change is
+    # sure if the lifts are apart in the same direction
+    left_open = _left_open(first, other) | _left_open(other, first)
     rises = apart["lift_difference"] > 0
     falls = apart["lift_difference"] < 0
     rose = _tags_of(apart[apart["tagged"] & rises])
@@ -302,15 +281,13 @@ def _tag_changes(heads: pd.DataFrame, left_open: set[HeadTag], apart: pd.DataFra
                 "sure": ";".join(sure),
             }
         )
-    return pd.DataFrame(rows, index=heads.index, dtype=object)
-
-
-def _split(tags: str) -> list[str]:
-    return tags.split(";") if tags else []
-
-
-def _largest_changes(apart: pd.DataFrame) -> pd.DataFrame:
-    """The relation with the largest difference of each head, changed tags first."""
+    # changes of tags, and the number of relations whose lifts are apart
+    tag_changes = pd.DataFrame(rows, index=heads.index, dtype=object)
+    heads = heads.join(tag_changes)
+    counts = apart.groupby(HEAD).size().rename("apart").reset_index()
+    heads = heads.merge(counts, on=HEAD, how="left")
+    heads["apart"] = heads["apart"].fillna(0).astype(int)
+    # of each head the relation with the largest difference, changed tags first
     table = apart.assign(
         relation=apart["type"] + "/" + apart["relation"],
         is_same=apart["tagged"] == apart["tagged_first"],
@@ -318,12 +295,14 @@ def _largest_changes(apart: pd.DataFrame) -> pd.DataFrame:
     )
     table = table.sort_values(["is_same", "size"], kind="stable")
     largest = table.drop_duplicates(HEAD)
-    return largest[[*HEAD, "relation", "lift_difference"]]
+    heads = heads.merge(largest[[*HEAD, "relation", "lift_difference"]], on=HEAD, how="left")
+    heads["relation"] = heads["relation"].fillna("")
+    in_order = heads.sort_values(HEAD)
+    return in_order[STUDY.names].reset_index(drop=True)
 
 
-def _open_tags(first: Result, other: Result) -> set[HeadTag]:
-    """Tags that one run gives and the other leaves open."""
-    return _left_open(first, other) | _left_open(other, first)
+def _split(tags: str) -> list[str]:
+    return tags.split(";") if tags else []
 
 
 def _left_open(run: Result, other: Result) -> set[HeadTag]:
@@ -409,10 +388,14 @@ def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
 def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
     only_sure, side, head_type, operator, number = form.groups()
     several_runs = len(comparison.values["runs"]) > 2
+    # heads that meet the condition
     rows = comparison.table[changed(comparison.table)]
     heads = []
     for row in rows.to_dict("records"):
-        tags = _changed_tags(row, side)
+        if side == "changes":
+            tags = _tag_set(row["gained"]) | _tag_set(row["lost"])
+        else:
+            tags = _tag_set(row[side])
         if head_type:
             tags &= {head_type}
         if only_sure:
@@ -425,13 +408,6 @@ def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome
     # `>= 3` fails from 3 heads on, so that 2 pass
     limit = int(number) - 1 if operator == ">=" else int(number)
     return Outcome(condition=text, limit=limit, heads=heads)
-
-
-def _changed_tags(row: Mapping[Any, Any], side: str) -> set[str]:
-    """Tags that a head gained, lost, or both."""
-    if side == "changes":
-        return _tag_set(row["gained"]) | _tag_set(row["lost"])
-    return _tag_set(row[side])
 
 
 def _tag_set(tags: str) -> set[str]:

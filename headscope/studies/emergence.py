@@ -87,10 +87,12 @@ def cell_emergence(cells: Sequence[Cell]) -> StudyResult:
     table = by_revision(cells)
     models = ", ".join(table["model"].unique())
     corpora = ", ".join(table["corpus"].unique())
+    # columns that say nothing are not shown
     hidden = [name for name in ("model", "corpus") if table[name].nunique() == 1]
     keys = ["model", "corpus", "revision", "all_heads"]
     counts = table.pivot(index=keys, columns="type", values="heads")
     counts = counts[measured_types(cells)]
+    # revisions in the order of training
     order = pd.MultiIndex.from_frame(table[keys].drop_duplicates())
     by_row = counts.reindex(order).reset_index()
     typed = table[~table["type"].isin(NO_TYPE)]
@@ -111,6 +113,7 @@ def by_revision(cells: Sequence[Cell]) -> pd.DataFrame:
     complete = [cell for cell in cells if cell.status == COMPLETE]
     if not complete:
         raise RunError(f"none of the {len(cells)} runs of this sweep is complete")
+    # models in the order given, and their revisions by steps
     models = list(dict.fromkeys((cell.model, cell.corpus) for cell in complete))
 
     def position(cell: Cell) -> tuple[int, bool, int]:
@@ -224,6 +227,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             HeadscopeError: the text decides none of the types.
         """
         run = self._classified(model, tokenizer)
+        # types whose heads can be counted on this text
         types = countable_types(run.evidence, run.thresholds)
         if not types:
             raise HeadscopeError(
@@ -232,10 +236,19 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             )
         cell = Cell(run.name, f"step{step}", tuple(map(corpus_title, self.corpus)), "")
         self._cells[f"step{step}"] = counted(cell, run.heads, types)
+        # saved after each model, as training may stop
         if self.out is not None:
             self.emergence.save(self.out, overwrite=True)
         if self.log is not None:
-            self.log(self._logged(run, self._cells[f"step{step}"]))
+            # the largest lift of a type moves before its tags do
+            logged: dict[str, float] = {}
+            for name, count in self._cells[f"step{step}"].counts.items():
+                if name not in NO_TYPE:
+                    logged[f"heads/{name}"] = float(count)
+            lifts = run.evidence.groupby("type")["lift"].max().dropna()
+            for name, lift in lifts.items():
+                logged[f"lift/{name}"] = float(lift)
+            self.log(logged)
 
     @random_state_kept()  # training goes on with the same dropout and batches
     def _classified(self, network: Any, tokenizer: Any) -> Run:
@@ -252,14 +265,3 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             examples=False,
             progress=False,
         )
-
-    def _logged(self, run: Run, cell: Cell) -> dict[str, float]:
-        """Heads of each type, and the largest lift of each, which moves before tags do."""
-        logged: dict[str, float] = {}
-        for name, count in cell.counts.items():
-            if name not in NO_TYPE:
-                logged[f"heads/{name}"] = float(count)
-        lifts = run.evidence.groupby("type")["lift"].max().dropna()
-        for name, lift in lifts.items():
-            logged[f"lift/{name}"] = float(lift)
-        return logged

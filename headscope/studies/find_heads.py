@@ -135,12 +135,14 @@ def find_heads(
     """
     if isinstance(template, str):
         check_choice("template", template, TEMPLATES)
+    # the template's weights on keys that its query sees
     read = patterns(model, text, plain=plain, source=source, revision=revision, device=device)
     size = len(read.window)
     seen = ~read.window.attention_kind.hidden(size)
     matrix = _matrix(template, read.window) * seen
     if not matrix.any():
         raise PatternError("the template has no weight on a key that its query sees in this text")
+    # the same template moved tells what a head scores by chance
     heads = read.array.reshape(-1, size, size).astype(np.float64)
     agreement = _agreement(heads, matrix, seen)
     moved = [_moved(matrix, shift) * seen for shift in SHIFTS]
@@ -177,6 +179,7 @@ def _matrix(template: Any, window: Window) -> Matrix:
         matrix = TEMPLATES[template](window)
         matrix[:, 0] = 0
         return matrix
+    # a function of the tokens, or a matrix of any library
     values = template(list(window.strings)) if callable(template) else template
     if hasattr(values, "detach"):
         values = values.detach().cpu()

@@ -24,7 +24,7 @@ from scipy.special import stdtr
 from torch import Tensor
 
 from headscope.causal.loss import logits_of
-from headscope.causal.token_rerun import LastToken, LastTokenRunner
+from headscope.causal.token_rerun import LastTokenRunner
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -127,6 +127,7 @@ def function_vectors(
     """
     pairs = chosen_tasks(tasks)
     size = PromptSize(shots, prompts, seed)
+    # long words are refused before any prompt is read
     with progress_bar(progress, "patching heads", unit="steps") as bar:
         loaded, _ = model_or_run(model, revision=revision, device=device)
         refuse_encoder(loaded, "study function-vectors")
@@ -136,6 +137,7 @@ def function_vectors(
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
         readings, table = _measure(runner, spelled, size, bar)
+    # tasks that the model cannot do say nothing of its heads
     scored = [reading.task.name for reading in readings if not reading.verdict]
     notes = [f"{r.task.name} is not scored: {r.verdict}" for r in readings if r.verdict]
     if len(scored) < MIN_TASKS:
@@ -165,6 +167,7 @@ def _measure(
         readings.append(reading)
         # a task that is not scored is not patched
         steps.advance(1 + patch_steps if reading.verdict else 1)
+    # a control is the mean of another task, so that one alone is not enough
     scored = [reading for reading in readings if not reading.verdict]
     if len(scored) < 2:
         return readings, _untagged(layers, runner.model.heads)
@@ -196,6 +199,7 @@ class TaskReading:
 
 def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
+    # words are divided, so that outputs are averaged over other prompts than those patched
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
     if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
         reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
@@ -203,6 +207,7 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
     clean_answers = _answers(runner, clean)
     shuffled_answers = _answers(runner, shuffled)
+    # the examples must help: right answers beat shuffled ones
     gained = clean_answers.log_probability - shuffled_answers.log_probability
     draws = resample(len(gained), np.random.default_rng(size.seed))
     low, _ = interval(gained, np.ones(len(gained)), draws)
@@ -236,11 +241,13 @@ def task_effects(
 ) -> Effects:
     """Effects of all heads on task `number` of at least two scored tasks."""
     reading = readings[number]
+    # controls are taken from the tasks that follow, in turn
     others = [*readings[number + 1 :], *readings[:number]]
     words: set[int] = set()
     for other in readings:
         words.update(other.task.words)
     columns = _Columns(sorted(words), reading.task.answers)
+    # prompts that do not show the task, which the head's output must bring
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
@@ -251,7 +258,17 @@ def task_effects(
         rises = []
         for layer in runner.model.attention_layers:
             values = _values(reading, others, layer, prompts=len(prompts))
-            patched = scores(_patched(runner, runs, layer, values))
+            # one head of the last token is set to one value at a time
+            count, heads, kinds, width = values.shape
+            prompt_number, head, _ = np.indices((count, heads, kinds)).reshape(3, -1)
+            states = runner.states(
+                runs,
+                layer,
+                prompt=torch.from_numpy(prompt_number),
+                head=torch.from_numpy(head),
+                value=values.reshape(-1, width),
+            )
+            patched = scores(states.reshape(count, heads * kinds, -1))
             rise = patched - before
             rises.append(rise.reshape(2, *values.shape[:3]))
             advance()
@@ -306,25 +323,6 @@ def _scores(
     among_answers = right_logit - answer_logits.logsumexp(-1)
     scores = torch.stack([among_words, among_answers])
     return scores.double().numpy()
-
-
-def _patched(
-    runner: LastTokenRunner,
-    runs: Sequence[LastToken],
-    layer: int,
-    values: Float[Tensor, "prompt head value width"],
-) -> Float[Tensor, "prompt item d_model"]:
-    """Last states with one head set to one value at a time."""
-    prompts, heads, kinds, width = values.shape
-    prompt, head, _ = np.indices((prompts, heads, kinds)).reshape(3, -1)
-    states = runner.states(
-        runs,
-        layer,
-        prompt=torch.from_numpy(prompt),
-        head=torch.from_numpy(head),
-        value=values.reshape(-1, width),
-    )
-    return states.reshape(prompts, heads * kinds, -1)
 
 
 def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
@@ -418,14 +416,17 @@ def effects_by_head(
 
     An effect holds in a task if both lower bounds are above 0, and q < 0.01 over heads × tasks.
     """
+    # tests of each head in each task
     tests = [_task_tests(effect, seed) for effect in effects]
     lift = np.stack([test.words.mean for test in tests], axis=1)
     lift_low = np.stack([test.words.low for test in tests], axis=1)
     p_values = np.stack([test.words.p_values for test in tests], axis=1)
     among = np.stack([test.answers.mean for test in tests], axis=1)
     among_low = np.stack([test.answers.low for test in tests], axis=1)
+    # heads × tasks are tested together
     q_values = adjusted(p_values.ravel()).reshape(p_values.shape)
     holds = (lift_low > 0) & (among_low > 0) & (q_values < MAX_Q)
+    # intervals over tasks
     weights = np.ones(len(names))
     draws = resample(len(names), np.random.default_rng(seed))
     low, high = interval(lift.T, weights, draws)
@@ -445,20 +446,13 @@ def effects_by_head(
         "tasks": [";".join(np.array(names, object)[row]) for row in holds],
     }
     table = pd.DataFrame(columns)
-    table["function_vector"] = _is_tagged(table, holds)
-    order = ["function_vector", "lift"]
-    table = table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
-    return table[STUDY.names]
-
-
-def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Series:
-    """True for the heads that meet every condition of a tag."""
+    # a tag needs every condition, in both halves of the tasks
     smaller_half = np.minimum(table["first_half"], table["second_half"])
     least_among = AMONG_ANSWERS * table["lift"]
     holds_in_first = holds[:, 0::2].any(1)
     holds_in_second = holds[:, 1::2].any(1)
     enough_tasks = holds.shape[1] >= MIN_TASKS
-    return (
+    table["function_vector"] = (
         (smaller_half >= THRESHOLD)
         & (table["ci_low"] > 0)
         & (table["among_answers_low"] > 0)
@@ -467,3 +461,6 @@ def _is_tagged(table: pd.DataFrame, holds: Bool[ndarray, "head task"]) -> pd.Ser
         & holds_in_second
         & enough_tasks
     )
+    order = ["function_vector", "lift"]
+    table = table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
+    return table[STUDY.names]

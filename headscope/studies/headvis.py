@@ -141,6 +141,7 @@ def headvis(
         WriteError: the folder holds files, or nothing can be written there.
         HeadscopeError: no such head, or none tagged.
     """
+    # the folder is checked before the model loads
     folder = Path(out)
     check_site(folder, overwrite=overwrite)
     run = the_run(run)
@@ -154,6 +155,7 @@ def headvis(
         reading = Reading(windows, exported_heads)
         reading.read(model, Steps(bar, tokens).advance)
         table = reading.metrics()
+        # written beside its place, and moved there whole
         with new_site(folder, overwrite=overwrite) as new:
             _write(new / "config.json", page_config(run.name, corpora, model, windows, table))
             _write(new / "scatter_data.json", table.to_dict("records"))
@@ -257,6 +259,7 @@ class Reading:
         limit = SAMPLED_TOKENS // (INTERVALS * self.longest)
         self.per_tenth = max(1, min(PER_INTERVAL, limit))
         """Largest number of a head's sequences that are written of a tenth."""
+        # cells of few windows are kept, chosen before their attention is known
         size = min(len(windows), CANDIDATES * INTERVALS * self.per_tenth)
         rng = np.random.default_rng(0)
         numbers = rng.choice(len(windows), size, replace=False)
@@ -290,6 +293,7 @@ class Reading:
         if not members:
             return
         heads = [self.heads[index][1] for index in members]
+        # tiles of rows come in order
         first = 0
         for rows in attention.rows:
             values = rows[0, heads].float()
@@ -407,40 +411,35 @@ def row_numbers(
     position of the first query.
     """
     _, queries, keys = attention.shape
+    # mass, distance and square of the distance by one product
     grid = _grid(first, queries, keys, attention.device)
     by_query = attention.transpose(0, 1)
     mass, distance, square = torch.bmm(by_query, grid.powers).permute(2, 1, 0)
     before = attention.diagonal(first - 1, -2, -1)
     if first == 0:
         before = torch.nn.functional.pad(before, (1, 0), value=torch.nan)
+    # entropy with the logarithms that are there
     entropy = -(attention * logarithms.clamp_min(LEAST_LOGARITHM)).sum(-1)
     beyond = attention.masked_fill(grid.left_out, -1.0)
+    heads, rows, keys = attention.shape
+    # key k continues an earlier copy of the query's token if k − 1 has that token
+    query_tokens = tokens[first : first + rows, None]
+    is_copy = (query_tokens == tokens[: keys - 1]).tril(first - 1)
+    query, copy = is_copy.nonzero(as_tuple=True)
+    copied = attention[:, query, copy + 1]
+    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
+    scores = attention.new_full((heads, rows), torch.nan)
+    scores = scores.index_fill(1, query, 0.0)
     return {
         "self_attention_score": attention.diagonal(first, -2, -1),
         "prev_token_score": before,
         "pattern_entropy": entropy,
-        "induction_score": _induction_scores(attention, tokens, first),
+        "induction_score": scores.index_add(1, query, copied),
         "mass": mass,
         "distance": distance,
         "square": square,
         "largest": beyond.amax(-1),
     }
-
-
-def _induction_scores(
-    attention: Float[Tensor, "head query key"], tokens: Int[Tensor, " position"], first: int
-) -> Float[Tensor, "head query"]:
-    """Attention on keys after earlier copies of the query's token; NaN without a copy."""
-    heads, queries, keys = attention.shape
-    # key k continues an earlier copy of the query's token if k − 1 has that token
-    query_tokens = tokens[first : first + queries, None]
-    is_copy = (query_tokens == tokens[: keys - 1]).tril(first - 1)
-    query, copy = is_copy.nonzero(as_tuple=True)
-    copied = attention[:, query, copy + 1]
-    copied = copied.masked_fill(copied < LEAST_INDUCTION, 0.0)
-    scores = attention.new_full((heads, queries), torch.nan)
-    scores = scores.index_fill(1, query, 0.0)
-    return scores.index_add(1, query, copied)
 
 
 class _Grid(NamedTuple):
@@ -471,6 +470,7 @@ def sample_sequences(
     per_tenth: int,
 ) -> Sample:
     """Numbers of candidates picked from each tenth by largest attention, the strongest first."""
+    # ranks decide the tenth; equal ones keep their order
     rank = np.empty(len(largest), np.int64)
     order = np.argsort(largest, kind="stable")
     rank[order] = np.arange(1, len(largest) + 1)
@@ -503,6 +503,7 @@ def head_file(
     texts: TokenTexts, largest: Float[ndarray, " window"], sample: Sample, cells: StrongCells
 ) -> dict[str, Any]:
     """Content of `heads/L{layer}H{head}.json`; `cells` are those of `Reading.strongest`."""
+    # each sampled sequence with its strongest cells
     sequences = []
     for number, tenth in sample:
         length = len(texts.windows[number])
@@ -518,12 +519,24 @@ def head_file(
             "max_activation": largest[number].round(4),
         }
         sequences.append(sequence)
+    # tokens that are looked at or from, the first token left out
     inner = cells.some((cells.query > 0) & (cells.key > 0))
     lengths = [len(window) for window in texts.windows]
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
+    # distances from queries to their strongest key, if it has enough attention
+    pairs = inner.some(inner.attention >= TOP_PAIR)
+    order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
+    by_query = pairs.some(order)
+    queries = np.stack([by_query.window, by_query.query])
+    _, first = np.unique(queries, axis=1, return_index=True)
+    strongest = by_query.some(first)
+    distances = np.abs(strongest.query - strongest.key)
+    powers = range((max(lengths) - 1).bit_length() + 1)
+    edges = [0] + [2**power for power in powers]
+    counts, _ = np.histogram(distances, edges)
     return {
         "sequences": sequences,
-        "qk_distance_histogram": _distance_histogram(inner, max(lengths)),
+        "qk_distance_histogram": {"bin_edges": edges, "bin_values": counts.tolist()},
         "top_query_tokens": texts.table(inner, inner.query),
         "top_key_tokens": texts.table(inner, inner.key),
         "histogram": {"bin_edges": bins.round(4).tolist(), "bin_values": maxima.tolist()},
@@ -533,18 +546,3 @@ def head_file(
             "n_tokens": sum(lengths),
         },
     }
-
-
-def _distance_histogram(cells: StrongCells, longest: int) -> dict[str, list[int]]:
-    """Distances from queries to their strongest key, if it has enough attention."""
-    pairs = cells.some(cells.attention >= TOP_PAIR)
-    order = np.lexsort((-pairs.attention, pairs.query, pairs.window))
-    by_query = pairs.some(order)
-    queries = np.stack([by_query.window, by_query.query])
-    _, first = np.unique(queries, axis=1, return_index=True)
-    strongest = by_query.some(first)
-    distances = np.abs(strongest.query - strongest.key)
-    powers = range((longest - 1).bit_length() + 1)
-    edges = [0] + [2**power for power in powers]
-    counts, _ = np.histogram(distances, edges)
-    return {"bin_edges": edges, "bin_values": counts.tolist()}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from numpy import ndarray
 from pydantic import Field, PlainValidator
+from scipy.stats import rankdata
 
 from headscope.corpus.shipped import listed
 from headscope.corpus.treebank_languages import by_language
@@ -19,9 +24,11 @@ from headscope.models.last_model import LastModel
 from headscope.options import Names, OnMessage, PathName, Paths, check_model
 from headscope.progress import Progress, progress_bar
 from headscope.relations import all_stimuli, check_types
+from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import load, the_model
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
+from headscope.statistics.bootstrap import LEVEL, resample
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.result import Result
 from headscope.statistics.tags import (
@@ -33,13 +40,6 @@ from headscope.statistics.tags import (
 )
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
-from headscope.studies.languages_statistics import (
-    HEAD,
-    ID,
-    lift_agreement,
-    lift_bounds,
-    tags_by_chance,
-)
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.studies.sweep import sweep, where
@@ -128,6 +128,7 @@ def languages(
         RunError: the folder holds another sweep, every language failed, or no text decides any
             relation.
     """
+    # treebanks by the language that their files state
     treebanks = by_language(listed(corpus), languages or ())
     if len(treebanks) < 2:
         raise HeadscopeError(f"{len(treebanks)} languages; name treebanks of at least two")
@@ -137,7 +138,16 @@ def languages(
     settings["challenge"] = False
     settings["keep_sums"] = True
     run_settings = settings_of(None, settings)
-    _check_any_language(run_settings)
+    # a type with a stimulus in English alone is no type of other languages
+    stimuli = all_stimuli()
+    for name, head_type in check_types(run_settings.types).items():
+        for relation in head_type.relations:
+            for stimulus in relation.stimuli:
+                if not stimuli[stimulus].any_language:
+                    raise HeadscopeError(
+                        f"{name} needs English stimuli, which other languages do not have"
+                    )
+    # the sweep classifies the model once in each language
     folder = Path(out)
     check_writable(folder / TABLE)
     revision = settings.pop("revision", None)
@@ -152,23 +162,19 @@ def languages(
         settings.setdefault("all", documents is not None)
         done = sweep(models=[model], out=folder, progress=bar, on_message=on_message, **settings)
     cells = done.table.set_index([list(treebanks)])
-    runs, failed = _loaded(cells, folder)
+    # complete runs, and errors of the others, by language
+    is_complete = cells["status"] == COMPLETE
+    errors = cells.loc[~is_complete, "error"]
+    failed = {str(language): str(error) for language, error in errors.items()}
+    if not is_complete.any():
+        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
+    runs: dict[str, Result] = {}
+    for language, name in cells.loc[is_complete, "folder"].items():
+        runs[str(language)] = load(folder / name, with_tally=True)
     shared = documents if settings["all"] else None
     result = compared(runs, documents=shared, failed=failed, seed=run_settings.seed)
     write_file(folder / TABLE, result.csv(), overwrite=True)
     return result
-
-
-def _check_any_language(settings: Settings) -> None:
-    """Refuse a type with a stimulus in English."""
-    stimuli = all_stimuli()
-    for name, head_type in check_types(settings.types).items():
-        for relation in head_type.relations:
-            for stimulus in relation.stimuli:
-                if not stimuli[stimulus].any_language:
-                    raise HeadscopeError(
-                        f"{name} needs English stimuli, which other languages do not have"
-                    )
 
 
 def _documents(
@@ -178,19 +184,6 @@ def _documents(
     loading = settings.model_copy(update={"revision": revision}).loading()
     loaded = LastModel().open(name, **loading)
     return shared_documents(treebanks, loaded.tokenizer, settings, loaded.longest_window)
-
-
-def _loaded(cells: pd.DataFrame, folder: Path) -> tuple[dict[str, Result], dict[str, str]]:
-    """Complete runs, and errors of the others, by language."""
-    is_complete = cells["status"] == COMPLETE
-    errors = cells.loc[~is_complete, "error"]
-    failed = {str(language): str(error) for language, error in errors.items()}
-    if not is_complete.any():
-        raise RunError(f"no language could be read: {'; '.join(failed.values())}")
-    runs: dict[str, Result] = {}
-    for language, name in cells.loc[is_complete, "folder"].items():
-        runs[str(language)] = load(folder / name, with_tally=True)
-    return runs, failed
 
 
 def compared(
@@ -207,6 +200,7 @@ def compared(
     Raises:
         RunError: no text decides any relation.
     """
+    # evidence of all languages, of which some decide a relation
     tallies = {name: run.tally for name, run in runs.items() if run.tally is not None}
     evidence = evidence_of(runs)
     if not evidence["decidable"].any():
@@ -222,6 +216,7 @@ def compared(
     order = ["tagged", "lift", *HEAD, "relation"]
     table = table.sort_values(order, ascending=[False, False, True, True, True])
     table = table.drop(columns="id").reset_index(drop=True)
+    # the terminal shows the first tags
     rows = _shown_rows(table)
     columns = ["label", "tagged", "decidable", "by_chance", "lift", "ci_low", "ci_high", "holds_in"]
     model = next(iter(runs.values())).name
@@ -264,6 +259,7 @@ def shared_documents(
     Languages need different numbers of tokens for the same content, so that a number of tokens
     would end them at different sentences. `longest` is the model's longest window.
     """
+    # names of the documents in each language, as far as they are read
     names: list[list[str]] = []
     for files in treebanks.values():
         text = TextWindows(
@@ -280,6 +276,7 @@ def shared_documents(
             # the last document may continue after the last token
             document_names = document_names[:-1]
         names.append(document_names)
+    # parallel if all have the same documents in the same order
     count = min(len(document_names) for document_names in names)
     first = names[0][:count]
     is_parallel = all(document_names[:count] == first for document_names in names)
@@ -307,6 +304,7 @@ def heads_by_language(
 
     If `parallel`, the blocks of the tallies hold the same documents in every language.
     """
+    # rows that the text can decide, and of these the tags
     decided = evidence[evidence["decidable"]]
     decided = decided.assign(
         tagged=decided["tagged"].astype(bool),
@@ -315,11 +313,21 @@ def heads_by_language(
     tags = decided[decided["tagged"]]
     groups = decided.groupby(ID, sort=False)
     table = groups[["type", "relation"]].first()
-    table["general"] = _general_labels(tags).reindex(table.index, fill_value="")
+    # of equally frequent labels the general one, which claims less
+    names = shown_relations(tags)
+    is_general = names != tags["relation"]
+    labels = tags.assign(label=names.where(is_general, ""))
+    table["general"] = (
+        labels.groupby(ID)["label"]
+        .agg(lambda column: column.mode().iloc[-1])
+        .reindex(table.index, fill_value="")
+    )
+    # counts of languages, beside those that chance gives
     table["tagged"] = groups["tagged"].sum()
     table = table.join(tags_by_chance(decided))
     table["decidable"] = groups["closed"].sum()
     is_unidentifiable = (evidence["verdict"] == UNIDENTIFIABLE).to_numpy(bool)
+    # the languages themselves, by what was found in them
     rows_of_list = {
         "holds_in": tags,
         "not_in": decided[decided["closed"] & ~decided["tagged"]],
@@ -331,15 +339,6 @@ def heads_by_language(
         table[name] = codes.reindex(table.index, fill_value="")
     table["lift"] = groups["lift"].mean()
     return table.join(lift_bounds(decided, tallies, parallel=parallel, seed=seed))
-
-
-def _general_labels(tags: pd.DataFrame) -> pd.Series:
-    """The most frequent general label of each head's tag over languages; empty without one."""
-    names = shown_relations(tags)
-    is_general = names != tags["relation"]
-    labels = tags.assign(label=names.where(is_general, ""))
-    # of equally frequent labels the general one, which claims less
-    return labels.groupby(ID)["label"].agg(lambda column: column.mode().iloc[-1])
 
 
 def lifts_by_language(rows: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
@@ -355,3 +354,192 @@ def lifts_by_language(rows: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFram
         tags.append(f"{head_name(row.layer, row.head)} {row.label}")
     in_order = list(dict.fromkeys(tags))
     return table.assign(tag=pd.Categorical(tags, in_order))
+
+
+HEAD, ID = ["layer", "head"], ["layer", "head", "id"]
+RESAMPLES = 200
+_NORMAL_95 = 1.96
+_LARGEST = 1 - 1e-9
+Lifts = Float[ndarray, "*resample language head"]
+
+
+def tags_by_chance(decided: pd.DataFrame) -> pd.DataFrame:
+    """The number of languages in which a head of each layer would have a tag by chance.
+
+    By chance, each language's heads are shuffled within their layers. `by_chance` is the expected
+    number, and `p_value` the probability of at least as many as observed (Poisson's binomial).
+    """
+    tables = []
+    for relation, rows in decided.groupby("id", sort=False):
+        tags = rows.pivot(index=HEAD, columns="language", values="tagged").eq(True)
+        shares = tags.groupby("layer").transform("mean").to_numpy(float)
+        counts = tags.sum(axis=1).to_numpy(int)
+        p_values = [at_least(int(count), row) for count, row in zip(counts, shares, strict=True)]
+        table = pd.DataFrame(index=tags.index)
+        table["by_chance"] = shares.sum(1)
+        table["p_value"] = p_values
+        table["id"] = relation
+        tables.append(table.set_index("id", append=True))
+    return pd.concat(tables)
+
+
+def at_least(count: int, chances: Float[ndarray, " language"]) -> float:
+    """Probability that at least `count` of some independent events happen.
+
+    >>> at_least(2, np.array([0.5, 0.5]))
+    0.25
+    >>> round(at_least(1, np.array([0.5, 0.2, 0.0])), 3)
+    0.6
+    """
+    exactly = np.ones(1)
+    for chance in chances:
+        exactly = np.convolve(exactly, [1 - chance, chance])
+    return float(min(1.0, exactly[count:].sum()))
+
+
+def lift_bounds(
+    decided: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """The 95 % interval of each head's mean lift over the languages that decide a relation."""
+    ends = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    tables = []
+    # the languages of a relation are resampled together if they have the same documents
+    for relation, names in _languages_by_relation(decided).items():
+        counted = [tallies[name] for name in names]
+        lifts = resampled_lifts(counted, relation, parallel=parallel, seed=seed)
+        means = lifts.mean(1)
+        low, high = np.nanquantile(means, ends, axis=0)
+        first = counted[0]
+        columns: dict[str, Any] = {
+            "layer": np.repeat(first.numbers, first.heads),
+            "head": np.tile(np.arange(first.heads), first.layers),
+            "id": relation,
+            "ci_low": low,
+            "ci_high": high,
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables).set_index(ID)
+
+
+def _languages_by_relation(rows: pd.DataFrame) -> dict[str, list[str]]:
+    """Languages of the rows of each relation, in the order of the rows."""
+    languages = rows.groupby("id", sort=False)["language"].unique()
+    return {str(relation): list(names) for relation, names in languages.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums of each block of a language's text, for one relation."""
+
+    excess: Float[ndarray, "block head"]
+    """Mass on targets minus mass on controls."""
+    queries: Float[ndarray, " block"]
+
+    def lifts(self) -> Float[ndarray, " head"]:
+        """Lift of each head over all blocks."""
+        return np.asarray(self.excess.sum(0) / self.queries.sum())
+
+
+def _sums(tally: Tally, relation: str) -> _Sums:
+    index = tally.relations.index(relation)
+    excess = tally.target[:, index] - tally.control[:, index]
+    return _Sums(
+        excess=excess.reshape(len(excess), -1),
+        queries=tally.queries[:, index],
+    )
+
+
+def resampled_lifts(
+    tallies: Sequence[Tally], relation: str, *, parallel: bool, seed: int
+) -> Float[ndarray, "resample language head"]:
+    """Lifts in resamples of the documents, the same documents in every language if parallel."""
+    sums = [_sums(tally, relation) for tally in tallies]
+    in_any = np.any([part.queries > 0 for part in sums], axis=0)
+    lifts = []
+    for number, part in enumerate(sums):
+        blocks = in_any if parallel else part.queries > 0
+        stream = 0 if parallel else number
+        rng = np.random.default_rng([seed, stream])
+        draws = resample(int(blocks.sum()), rng)
+        excess = draws @ part.excess[blocks]
+        queries = draws @ part.queries[blocks]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lifts.append(excess / queries[:, None])
+    return np.stack(lifts, axis=1)
+
+
+def lift_agreement(
+    evidence: pd.DataFrame, tallies: Mapping[str, Tally], *, parallel: bool, seed: int
+) -> pd.DataFrame:
+    """Agreement of the heads' lifts between the languages that have 50 queries of a relation.
+
+    The columns are those of the study from `correlation` on. The interval is that of Fisher's z
+    with the standard error of resampled documents.
+    """
+    often = evidence[evidence["n"] >= MIN_QUERIES]
+    rows = []
+    for relation, names in _languages_by_relation(often).items():
+        if len(names) < 2:
+            continue
+        # ranks of the heads in each language, which agree as far as their products are large
+        counted = [tallies[name] for name in names]
+        sums = [_sums(tally, relation) for tally in counted]
+        ranks = unit_ranks(np.stack([part.lifts() for part in sums]))
+        correlation = float(mean_product(ranks))
+        # too few blocks have no interval
+        error = float("nan")
+        if all((part.queries > 0).sum() >= MIN_BLOCKS for part in sums):
+            lifts = resampled_lifts(counted, relation, parallel=parallel, seed=seed)
+            correlations = mean_product(unit_ranks(lifts[:RESAMPLES]))
+            error = float(np.nanstd(_fisher_z(correlations)))
+        # the interval is symmetric in Fisher's z
+        centre = _fisher_z(correlation)
+        ends = np.tanh([centre - _NORMAL_95 * error, centre + _NORMAL_95 * error])
+        low, high = (float(end) for end in ends)
+        # agreement of layers alone: each head's rank is replaced by the mean of its layer
+        heads = counted[0].heads
+        grid = ranks.reshape(len(ranks), counted[0].layers, heads)
+        by_layer = np.asarray(grid.mean(-1).repeat(heads, axis=-1))
+        rows.append(
+            {
+                "id": relation,
+                "correlation": correlation,
+                "correlation_low": low,
+                "correlation_high": high,
+                "correlation_by_chance": float(mean_product(by_layer)),
+            }
+        )
+    columns = ["correlation", "correlation_low", "correlation_high", "correlation_by_chance"]
+    return pd.DataFrame(rows, columns=["id", *columns]).set_index("id")
+
+
+def _fisher_z(correlation: ndarray | float) -> ndarray:
+    """Fisher's transformation of correlations, finite at −1 and 1."""
+    return np.asarray(np.arctanh(np.clip(correlation, -_LARGEST, _LARGEST)))
+
+
+def unit_ranks(lifts: Lifts) -> Lifts:
+    """Ranks of the heads in each language, centred and of length 1; 0 if all are equal.
+
+    The product of the ranks of two languages is Spearman's rank correlation.
+    """
+    ranks = rankdata(lifts, axis=-1)
+    centred = ranks - ranks.mean(-1, keepdims=True)
+    squares = (centred**2).sum(-1, keepdims=True)
+    length = np.sqrt(squares)
+    zeros = np.zeros_like(centred)
+    return np.asarray(np.divide(centred, length, out=zeros, where=length > 0))
+
+
+def mean_product(ranks: Lifts) -> Float[ndarray, "*resample"]:
+    """Mean over pairs of languages of the product of their ranks.
+
+    >>> lifts = np.array([[0.1, 0.2, 0.3], [1, 5, 9], [3, 2, 1]])
+    >>> float(mean_product(unit_ranks(lifts)).round(2))
+    -0.33
+    """
+    count = ranks.shape[-2]
+    square_of_sum = (ranks.sum(-2) ** 2).sum(-1)
+    sum_of_squares = (ranks**2).sum((-2, -1))
+    pairs = square_of_sum - sum_of_squares
+    return np.asarray(pairs / (count * (count - 1)))

@@ -63,16 +63,23 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     Raises:
         RunError: a folder without a run, or fewer than 3 common relations that tell heads apart.
     """
+    # scores on the relations that tell heads apart in both runs
     runs = (the_run(first), the_run(second))
     names = run_names((first, second))
     scores = _common_scores(runs, names)
     one, other, roots = scores.first, scores.second, scores.roots
     queries = _unit(one.scores, roots)
     similarity = queries @ _unit(other.scores, roots).T
-    best = _most_similar(similarity, one, other)
+    # of equally similar heads, the one of the same layer and number
+    heads = one.heads[HEAD].to_numpy()
+    others = other.heads[HEAD].to_numpy()
+    same_position = (heads[:, None] == others).all(2)
+    best = np.asarray((similarity + 1e-9 * same_position).argmax(1))
+    # how often heads of a permuted run are as similar
     largest = similarity[np.arange(len(best)), best]
     exceeded = _exceeded(queries, other, roots, largest)
     q_values = adjusted((1 + exceeded) / (1 + PERMUTATIONS))
+    # one row per head, with its match
     matches = other.heads.iloc[best].reset_index(drop=True).add_prefix("match_")
     table = one.heads.join(matches)
     table = table.assign(similarity=largest, q_value=q_values)[STUDY.names]
@@ -90,16 +97,6 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
         values={"runs": names, "matched": len(matched), "relations": len(roots)},
         draw=partial(STUDY.draw, table=cells),
     )
-
-
-def _most_similar(
-    similarity: Float[ndarray, "head other"], one: _Scores, other: _Scores
-) -> Int[ndarray, " head"]:
-    """Row of the most similar head; of equal ones, the head of the same layer and number."""
-    heads = one.heads[HEAD].to_numpy()
-    others = other.heads[HEAD].to_numpy()
-    same_position = (heads[:, None] == others).all(2)
-    return np.asarray((similarity + 1e-9 * same_position).argmax(1))
 
 
 class _Scores(NamedTuple):
@@ -133,6 +130,7 @@ class _Lifts:
 
 
 def _common_scores(runs: tuple[Result, Result], names: tuple[str, ...]) -> _CommonScores:
+    # a relation weighs as much as it tells heads apart reliably in both runs
     first, second = _lifts(runs[0]), _lifts(runs[1])
     common = first.lift.columns.intersection(second.lift.columns)
     weights = first.reliability(common) * second.reliability(common)
@@ -191,6 +189,7 @@ def _exceeded(
     largest: Float[ndarray, " head"],
 ) -> Int[ndarray, " head"]:
     """Permutations in which some permuted head is as similar to a head as its match is."""
+    # heads are permuted within layers, relation by relation, along the principal axes
     mean = other.scores.mean(0)
     centred = other.scores - mean
     _, _, components = np.linalg.svd(centred, full_matrices=False)

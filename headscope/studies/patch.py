@@ -15,7 +15,6 @@ from typing import Annotated
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
 from pydantic import Field
 
@@ -161,6 +160,7 @@ class _Patching:
         Raises:
             HeadscopeError: the metric is the same after both prompts.
         """
+        # both prompts, and the words whose logits are compared
         model = self.rerunner.model
         clean = text_window(model, prompts.clean)
         corrupt = text_window(model, prompts.corrupt)
@@ -168,6 +168,7 @@ class _Patching:
             self._compared(clean, prompts.answer, "answer"),
             self._compared(corrupt, prompts.wrong, "wrong"),
         ]
+        # without a difference there is nothing to restore
         pair = PromptPair.of(self.rerunner, [clean, corrupt], compared, self._layers)
         one, other = pair.clean.metric, pair.corrupt.metric
         names = model.tokenizer.spell(compared)
@@ -209,11 +210,13 @@ class _Patching:
 
     def _table(self, pair: PromptPair, window: Window) -> pd.DataFrame:
         """A row per head, then a row per edge of the heads with the largest effects."""
+        # all heads first, then edges of those with the largest effects
         steps = Steps(self.progress, 4 * (len(self.places) + self._edge_count))
         heads = _effects(pair, self._heads, steps)
         strongest = _strongest_heads(heads, self.places) if self.edges else []
         patches = _edges(pair, strongest, self.edges)
         table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
+        # tags of the run, and relations that the edges belong to
         table["tags"] = _tags(self.run, table)
         table["query_token"] = _tokens_at(table["query"], window)
         table["key_token"] = _tokens_at(table["key"], window)
@@ -257,7 +260,12 @@ def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
     patches = []
     positions = pair.alignment.edge_positions
     for layer, head in heads:
-        for query, key in _largest_cells(pair.carried_change(layer, head), limit):
+        # the cells with the largest changes above 0
+        change = pair.carried_change(layer, head)
+        values, cells = change.flatten().sort(descending=True, stable=True)
+        length = change.shape[1]
+        best = cells[: int((values[:limit] > 0).sum())].tolist()
+        for query, key in (divmod(cell, length) for cell in best):
             patches.append(Patch(layer, head, positions[query], positions[key]))
     return patches
 
@@ -327,14 +335,6 @@ def _metrics(
             metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
             steps.advance(len(batch))
     return np.array(metrics, float)
-
-
-def _largest_cells(change: Float[torch.Tensor, "query key"], limit: int) -> list[tuple[int, int]]:
-    """The cells with the largest changes above 0."""
-    values, cells = change.flatten().sort(descending=True, stable=True)
-    length = change.shape[1]
-    best = cells[: int((values[:limit] > 0).sum())].tolist()
-    return [divmod(cell, length) for cell in best]
 
 
 def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, int], list[str]]:

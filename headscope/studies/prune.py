@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -24,12 +26,16 @@ from headscope.measure.study_windows import (
     text_windows,
     token_count,
 )
+from headscope.models.layout.projections import output_matrix, outputs_by_layer
 from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
+from headscope.models.weights import quiet_logging
 from headscope.options import Corpus, Device, MaxTokens, PathName, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
+from headscope.runs.write import check_absent, check_writable, writing
 from headscope.statistics.bootstrap import LEVEL, resample
 from headscope.statistics.loss_rise import RESAMPLES, rise
 from headscope.statistics.result import Result
@@ -46,7 +52,6 @@ from headscope.studies.prune_orders import (
     single_head_windows,
     step_ends,
 )
-from headscope.studies.prune_save import check_new_folder, save_pruned
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_figure import Lines
@@ -151,9 +156,17 @@ def prune(
         ranks = None if run is None else _type_ranks(run)
         Rerunner(loaded, loss_score(loaded))  # fails before any text is read
         text = _halves(text_windows(loaded, corpus, max_tokens=max_tokens, seed=seed))
-        advance = Steps(bar, _tokens_to_read(loaded, text, has_types=ranks is not None)).advance
+        # the work to be done, for the progress
+        heads = loaded.layers * loaded.heads
+        orders = 3 + DRAWS + (ranks is not None)
+        single = token_count(single_head_windows(text.ranking, heads))
+        of_importance = token_count(text.ranking)
+        of_single_heads = single * (1 + heads + greedy_passes(heads))
+        of_orders = token_count(text.judging) * (2 + orders * (len(STEPS) - 2))
+        advance = Steps(bar, of_importance + of_single_heads + of_orders).advance
         ranking = ranked(loaded, text.ranking, ranks, seed, advance)
         losses = order_losses(loaded, text.judging, ranking.orders, advance)
+    # losses of each order, beside random orders of the same text
     table = _table(losses, over_random(losses, seed=seed), ranking.importance.size, seed)
     notes = [best_order_note(table)]
     if folder is not None:
@@ -192,17 +205,6 @@ def _halves(windows: Sequence[Window]) -> Halves:
     return Halves(windows[::2], windows[1::2])
 
 
-def _tokens_to_read(model: Model, text: Halves, *, has_types: bool) -> int:
-    """Tokens of all forward passes."""
-    heads = model.layers * model.heads
-    orders = 3 + DRAWS + has_types
-    single = token_count(single_head_windows(text.ranking, heads))
-    of_importance = token_count(text.ranking)
-    of_single_heads = single * (1 + heads + greedy_passes(heads))
-    of_orders = token_count(text.judging) * (2 + orders * (len(STEPS) - 2))
-    return of_importance + of_single_heads + of_orders
-
-
 def ranked(
     model: Model,
     windows: Sequence[Window],
@@ -219,6 +221,7 @@ def ranked(
         seed: of the random orders.
         advance: called with the tokens of each forward pass when it is done.
     """
+    # orders by importance, by the loss of each head alone, and greedy
     importance = layer_normalised(head_importance(model, windows, advance=advance))
     flat = importance.ravel()
     single = SingleHeads(model, single_head_windows(windows, flat.size), advance)
@@ -228,6 +231,7 @@ def ranked(
         Order(MASKED): np.argsort(rises, kind="stable"),
         Order(GREEDY): greedy_order(single, rises),
     }
+    # random orders are the control
     rng = np.random.default_rng(seed)
     for draw in range(DRAWS):
         orders[Order(RANDOM, draw)] = rng.permutation(flat.size)
@@ -250,6 +254,7 @@ def order_losses(
     advance: Advance = lambda tokens: None,
 ) -> dict[Order, list[TextLoss]]:
     """A loss for each of `STEPS`, by order. All orders begin and end with the same one."""
+    # all orders begin with all heads and end without any
     size = model.layers * model.heads
     ends = step_ends(size)
     changes = {"headless": heads_masked(model, range(size))}
@@ -310,6 +315,7 @@ def over_random(
     Returns:
         The difference as the loss is stated and its 95 % interval, NaN for a single window.
     """
+    # windows and random orders are resampled together
     random_nats = np.array([_nats(row) for order, row in losses.items() if order.name == RANDOM])
     tokens = next(iter(losses.values()))[0].tokens
     rng = np.random.default_rng(seed)
@@ -324,24 +330,21 @@ def over_random(
     )
     resampled_tokens = (windows @ tokens)[:, None]
     differences = {}
+    # each order by name, over the mean of the random ones
     for order, by_step in losses.items():
         if order.name == RANDOM:
             continue
         nats = _nats(by_step)
         excess = (nats - random_nats.mean(0)).sum(1) / tokens.sum()
         resampled_excess = windows @ nats.T - random_loss
-        bounds = _bounds(resampled_excess / resampled_tokens, len(tokens))
+        # a single window cannot be resampled
+        levels = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+        bounds: Float[ndarray, "bound step"] = np.quantile(
+            resampled_excess / resampled_tokens, levels, axis=0
+        )
+        bounds = bounds if len(tokens) > 1 else np.full_like(bounds, np.nan)
         differences[order.name] = np.stack([excess, *bounds], axis=1)
     return differences
-
-
-def _bounds(
-    resampled: Float[ndarray, "resample step"], windows: int
-) -> Float[ndarray, "bound step"]:
-    """Ends of the 95 % interval; NaN for a single window, which cannot be resampled."""
-    levels = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    bounds: Float[ndarray, "bound step"] = np.quantile(resampled, levels, axis=0)
-    return bounds if windows > 1 else np.full_like(bounds, np.nan)
 
 
 def _nats(losses: Sequence[TextLoss]) -> Float[ndarray, "step window"]:
@@ -364,6 +367,7 @@ def _table(
     seed: int,
 ) -> pd.DataFrame:
     """A row for each order and share."""
+    # random orders are not compared with themselves
     unknown = np.full((len(STEPS), 3), np.nan)
     counts = step_ends(heads)
     rows = []
@@ -388,3 +392,53 @@ def _table(
                 }
             )
     return pd.DataFrame(rows, columns=STUDY.names)
+
+
+def check_new_folder(folder: Path) -> Path:
+    """Refuse a folder that exists or cannot be made.
+
+    Raises:
+        WriteError: it is there already, or its parent takes no files.
+    """
+    check_absent(folder, "name a new folder for the pruned model")
+    check_writable(folder)
+    return folder
+
+
+def save_pruned(model: Model, heads: Int[ndarray, " ranked_head"], folder: Path) -> None:
+    """Write a model and its tokenizer, with the rows of W_O of some heads set to 0.
+
+    Args:
+        model: of the fused engine; its weights are afterwards what they were.
+        heads: masked heads, numbered through all layers with attention.
+        folder: a new one; it is written whole or not at all.
+
+    Raises:
+        WriteError: the folder cannot be written.
+    """
+    network = plain_network_of(model)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".headscope-", dir=folder.parent) as temporary:
+            unfinished = Path(temporary) / folder.name  # a temporary folder has other rights
+            with masked_outputs(model, heads), quiet_logging():
+                network.save_pretrained(unfinished)
+                model.tokenizer.save(unfinished)
+            unfinished.rename(folder)
+
+
+@contextmanager
+def masked_outputs(model: Model, heads: Int[ndarray, " ranked_head"]) -> Iterator[None]:
+    """Rows of W_O of these heads are 0 within this context; afterwards they are copied back."""
+    outputs = outputs_by_layer(plain_network_of(model))
+    matrices = {layer: output_matrix(outputs[layer]) for layer in model.attention_layers}
+    originals = {layer: matrix.clone() for layer, matrix in matrices.items()}
+    try:
+        for row, head in (divmod(int(number), model.heads) for number in heads):
+            matrix = matrices[model.attention_layers[row]]
+            width = len(matrix) // model.heads
+            matrix[head * width : (head + 1) * width] = 0
+        yield
+    finally:
+        for layer, matrix in matrices.items():
+            matrix.copy_(originals[layer])

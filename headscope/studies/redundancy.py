@@ -115,6 +115,7 @@ def redundancy(
         model = model_of(run, source=source, device=device)
         text = _text(run, model, corpora, windows)
         notes = [f"the text has only {len(text)} windows"] if len(text) < windows else []
+        # the inputs of each layer are summed in the pass that reads its patterns
         with ExitStack() as hooks:
             try:
                 layers = watched_layers(model, hooks)
@@ -144,12 +145,14 @@ def _cka_notes(table: pd.DataFrame, by_layer: pd.DataFrame) -> list[str]:
     """Mean similarities, and in how many layers keys and values are above and below queries."""
     if by_layer.empty:
         return []
+    # means over heads, then by layer
     means = table[CKA].mean().dropna()
     texts = [f"{name} {value:.2f}" for name, value in means.items()]
     notes = [f"mean similarity of two heads of a layer: {', '.join(texts)}"]
     for name in means.index:
         values = " ".join(f"{value:.2f}" for value in by_layer[name])
         notes.append(f"{name} by layer: {values}")
+    # keys and values against queries, layer by layer
     for name in ("key_cka", "value_cka"):
         known = by_layer[["query_cka", name]].dropna()
         if len(known):
@@ -335,6 +338,7 @@ def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
     layers = []
     for module in projection_modules(plain_network_of(model)):
         matrices = input_projections(module, engine.dimensions)
+        # the heads of a group share keys and values
         query, key, value = (matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices)
         width = query.shape[-1]
         groups = heads * len(key) // len(query)  # some models have another number by layer

@@ -109,6 +109,7 @@ def sweep(
         HeadscopeError: the file cannot be read, or a key is unknown or has an invalid value.
         RunError: the folder holds another sweep, or cannot be written.
     """
+    # the plan is made and checked before any model loads
     spec = read_spec(None if file is None else Path(file), **settings)
     check_types(spec.types)
     if (workers > 1 or address) and not all(isinstance(model, str) for model in spec.models):
@@ -116,6 +117,7 @@ def sweep(
     folder = SweepFolder.open(Path(spec.out), spec.settings)
     cells = folder.plan(spec.models, spec.revisions, spec.corpora)
     was_complete = [is_run(folder.path / cell.folder) for cell in cells]
+    # the table is written after each run, as a sweep takes long
     done: list[Cell] = []
     with (
         progress_bar(progress) as bar,
@@ -191,6 +193,7 @@ def read_spec(path: Path | None, **options: Any) -> SweepFile:
     Raises:
         HeadscopeError: the file cannot be read, or a key is unknown or invalid.
     """
+    # options replace keys of the file
     known = SweepFile.model_fields
     explicit = {name: v for name, v in options.items() if v is not None or name not in known}
     if path is None:
@@ -222,6 +225,7 @@ def _run(
 ) -> Cell:
     model, corpus = cell.source
     folder = Path(spec.out) / cell.folder
+    # a complete run is taken as it is
     try:
         if is_run(folder):
             run = load(folder)
@@ -253,7 +257,14 @@ def _results(
 ) -> Generator[Cell, None, None]:
     run = partial(_run, spec)
     if address is not None:
-        return _results_of_cluster(run, cells, workers, address)
+        # the processes start in the current folder, which all machines of the cluster must share
+        optional_package(f"--address {address}", "ray")
+        import ray
+
+        unusable = f"Ray at {address} cannot be used"
+        with reported_as(HeadscopeError, unusable, ConnectionError, RuntimeError, ValueError):
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        return _results_of_pool(run, cells, workers)
     if workers > 1:
         return _results_of_processes(run, cells, workers)
     backend = LastModel()
@@ -268,6 +279,7 @@ def _results_of_processes(
     Raises:
         HeadscopeError: a process was killed.
     """
+    # each process gets its share of the cores
     threads = max(1, (os.cpu_count() or 1) // workers)
     others = active_children()
     with ProcessPoolExecutor(workers, get_context("spawn"), _start, (threads,)) as pool:
@@ -289,25 +301,6 @@ def _start(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-
-
-def _results_of_cluster(
-    run: Callable[[Cell], Cell], cells: Sequence[Cell], workers: int, address: str
-) -> Generator[Cell, None, None]:
-    """Connect to a Ray cluster and complete cells in its processes; yield them in order.
-
-    The processes start in the current folder, which all machines of the cluster must share.
-
-    Raises:
-        HeadscopeError: Ray is not installed, or the cluster cannot be used.
-    """
-    optional_package(f"--address {address}", "ray")
-    import ray
-
-    unusable = f"Ray at {address} cannot be used"
-    with reported_as(HeadscopeError, unusable, ConnectionError, RuntimeError, ValueError):
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    return _results_of_pool(run, cells, workers)
 
 
 def _results_of_pool(

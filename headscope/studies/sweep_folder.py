@@ -172,8 +172,17 @@ class SweepFolder:
             name = self._name(reference)
             corpus_names = tuple(self._name(path) for path in corpus)
             cell = earlier.get((name, revision, corpus_names))
+            # a free name for a new run: model, revision and the first corpora
             if cell is None:
-                folder = self._free_folder(reference, revision, corpus)
+                stems = [Path(path).stem for path in corpus[:2]]
+                parts = [run_name(reference), revision or "", *stems]
+                words = "_".join(part for part in parts if part)
+                stem = re.sub(r"[^\w.-]+", "-", words)[:100].strip(".-") or "run"
+                folder = stem
+                number = 1
+                while folder in {*self.cells, PLAN, TABLE}:
+                    number += 1
+                    folder = f"{stem}-{number}"
                 cell = Cell(model=name, revision=revision, corpus=corpus_names, folder=folder)
             cell_with_source = replace(cell, source=(model, corpus))
             self.cells[cell.folder] = cell_with_source
@@ -210,15 +219,3 @@ class SweepFolder:
         name = next(names, None) or unlike(name_of(reference), self.names)
         self.names[name] = identity
         return name
-
-    def _free_folder(self, model: str, revision: str | None, corpus: Sequence[str]) -> str:
-        stems = [Path(path).stem for path in corpus[:2]]
-        parts = [run_name(model), revision or "", *stems]
-        words = "_".join(part for part in parts if part)
-        name = re.sub(r"[^\w.-]+", "-", words)[:100].strip(".-") or "run"
-        numbered = name
-        number = 1
-        while numbered in {*self.cells, PLAN, TABLE}:
-            number += 1
-            numbered = f"{name}-{number}"
-        return numbered

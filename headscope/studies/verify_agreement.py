@@ -125,6 +125,7 @@ def _is_at_top(values: Scores) -> Bool[ndarray, " item"]:
 def permuted_within_layers(first: Scores, second: Scores) -> Null:
     """What the second scores give if their heads are permuted within layers."""
     rng = np.random.default_rng(0)
+    # ranks and top heads of both, computed once
     is_top = _is_at_top(first)
     is_second_top = _is_at_top(second)
     one = _centred_ranks(first.ravel())
@@ -137,6 +138,7 @@ def permuted_within_layers(first: Scores, second: Scores) -> Null:
         order = rng.permuted(heads, axis=1).ravel()
         shared[number] = (is_top & is_second_top[order]).sum()
         products[number] = one @ other[order]
+    # a correlation is the product over the lengths
     length = np.sqrt((one @ one) * (other @ other))
     as_many = int((shared >= shared_heads(first, second)).sum())
     with np.errstate(invalid="ignore"):

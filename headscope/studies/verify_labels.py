@@ -39,7 +39,7 @@ from headscope.statistics.tags import (
 )
 from headscope.statistics.wording import strictest_control
 from headscope.studies.study import Study, study, table_columns
-from headscope.user_tables import UserTable, read_csv, table_of_frame
+from headscope.user_tables import read_csv, table_of_frame
 from headscope.views.head_account import direct_effect_line, findings
 from headscope.views.prose import render
 from headscope.views.study_result import StudyResult
@@ -188,7 +188,12 @@ class LabelJudge:
         Raises:
             RunError: rows are invalid, or there are none.
         """
-        table = _label_table(labels)
+        if isinstance(labels, pd.DataFrame):
+            table = table_of_frame(labels, "labels", RunError)
+        else:
+            table = read_csv(labels, RunError, "a CSV of labels: head,label")
+        table.check_columns(FILE_COLUMNS)
+        # a label that the run does not know is listed with the nearest name
         labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []
         for number, row in table.rows.items():
@@ -213,6 +218,7 @@ class LabelJudge:
     def judge(self, labelled: LabelledHead) -> dict[str, Any]:
         """The row of a label in the table of `judge_labels`."""
         layer, head = labelled.layer, labelled.head
+        # the head's strongest evidence comes first
         relations = labelled.meaning.relations
         of_head = rows_of_head(self.evidence, layer, head)
         of_head = of_head.loc[evidence_order(of_head)]
@@ -227,6 +233,7 @@ class LabelJudge:
             "share_of_heads": np.nan,
             "tags": ";".join(tags),
         }
+        # evidence of the label: attention, or what the head writes
         attention = of_head[of_head["id"].isin(relations)].head(1)
         effects = rows_of_head(self.effects, layer, head)
         effects = effects[effects["id"].isin(relations)].head(1)
@@ -238,7 +245,20 @@ class LabelJudge:
             return row | self._attention_columns(attention, tags)
         if len(effects):
             return row | self._effect_columns(effects)
-        return row | {"sentence": self._untested(labelled.meaning)}
+        # the run has no evidence for this label
+        types = dict.fromkeys(relation.partition("/")[0] for relation in labelled.meaning.relations)
+        types.pop(WRITES, None)
+        options = f"--types {','.join(types)}" if types else "--direct-effects"
+        return row | {
+            "sentence": render(
+                "label",
+                finding="",
+                test=labelled.meaning.test,
+                relations=labelled.meaning.relations,
+                model=name_of(self.run.name),
+                options=options,
+            )
+        }
 
     def _attention_columns(self, rows: pd.DataFrame, tags: Sequence[str]) -> dict[str, Any]:
         """Columns of a label that a relation of attention decides."""
@@ -260,20 +280,6 @@ class LabelJudge:
         row: Row = rows.to_dict("records")[0]
         line = direct_effect_line(row, self.run.info["effects"])
         return {"relation": row["id"], "verdict": row["verdict"], "sentence": f"{line}."}
-
-    def _untested(self, meaning: LabelMeaning) -> str:
-        """The sentence on a label for which the run has no evidence."""
-        types = dict.fromkeys(relation.partition("/")[0] for relation in meaning.relations)
-        types.pop(WRITES, None)
-        options = f"--types {','.join(types)}" if types else "--direct-effects"
-        return render(
-            "label",
-            finding="",
-            test=meaning.test,
-            relations=meaning.relations,
-            model=name_of(self.run.name),
-            options=options,
-        )
 
     def is_true(self, meaning: LabelMeaning) -> Bool[ndarray, " head"]:
         """True for each head of the run for which a label is true."""
@@ -300,25 +306,11 @@ def _effects(run: Result) -> pd.DataFrame:
     return effects.assign(verdict=judged.to_numpy())
 
 
-def _label_table(labels: Any) -> UserTable:
-    """The rows of a DataFrame or of a CSV file.
-
-    Raises:
-        HeadscopeError: the file cannot be read.
-        ChoiceError: a column is missing.
-    """
-    if isinstance(labels, pd.DataFrame):
-        table = table_of_frame(labels, "labels", RunError)
-    else:
-        table = read_csv(labels, RunError, "a CSV of labels: head,label")
-    table.check_columns(FILE_COLUMNS)
-    return table
-
-
 def _summary(
     table: pd.DataFrame, rows: Sequence[LabelledHead], judge: LabelJudge, seed: int
 ) -> pd.DataFrame:
     """Verdicts of each label and of all, beside those of the same labels at random heads."""
+    # labels that mean the same are one group, under the first spelling
     spellings: dict[str, str] = {}
     for row in rows:
         spellings.setdefault(normalised(row.label), row.label)
@@ -326,6 +318,7 @@ def _summary(
     groups = {spelling: (names == name).to_numpy() for name, spelling in spellings.items()}
     if len(groups) > 1:
         groups[ALL_LABELS] = np.ones(len(table), bool)
+    # the same labels at random heads, anywhere or in the same layer
     anywhere = _shuffled(rows, judge, seed, by_layer=False)
     in_layer = _shuffled(rows, judge, seed, by_layer=True)
     lines = []
@@ -374,6 +367,7 @@ def _shuffled(
     Labels of one head stay together, and two heads are never replaced by the same one. With
     `by_layer` a head is replaced by a head of its layer.
     """
+    # whether each label would hold at each head
     number = {head: i for i, head in enumerate(judge.heads)}
     heads = len(judge.heads)
     places: Int[ndarray, " row"] = np.array([number[row.layer, row.head] for row in rows])
@@ -381,6 +375,7 @@ def _shuffled(
     layers = np.zeros(heads)
     if by_layer:
         layers = np.array([layer for layer, _ in judge.heads])
+    # a random order of heads, within layers if these are kept
     in_order = np.argsort(layers, kind="stable")
     every_row = np.arange(len(rows))
     rng = np.random.default_rng(seed)

@@ -77,6 +77,7 @@ def weights(
         ModelError: the model cannot be loaded, or its norms cannot be folded.
         RunError: the run has no model, or its weights have changed since.
     """
+    # TransformerLens folds norms into the matrices
     run = run_named(model, revision=revision, source=source)
     with progress_bar(progress, "reading weights", unit="steps") as bar:
         if run is not None:
@@ -113,6 +114,7 @@ def _with_patterns(table: pd.DataFrame, run: Result) -> pd.DataFrame:
 
 
 def _table(model: Model, factors: HeadFactors) -> pd.DataFrame:
+    # copying by the embedding, and after the first MLP
     after = copying_scores(factors, token_map(model, after_mlp=True))
     after[0] = torch.nan  # block 0 reads the embedding, before its MLP
     query_key, value_output = effective_ranks(factors)
@@ -178,6 +180,7 @@ def head_factors(model: Model) -> HeadFactors:
             "matrices: that takes a LayerNorm or RMSNorm before attention, none behind it, and an "
             "architecture for which TransformerLens folds; headscope classify needs no folding"
         )
+    # the query of a centred stream has one direction less
     layers = [_layer(model, layer) for layer in range(model.layers)]
     query = torch.stack([matrices.query for matrices in layers])
     removed = 1 if writes_centred(model) else 0
@@ -323,9 +326,11 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
         blocks.append(plain(residual[:, 0]))
         raise StopAtLayerException(residual)
 
+    # block 0 without attention and positions leaves what its MLP does to a token
     hooks = [("blocks.0.attn.hook_out", erase), ("blocks.0.hook_out", take)]
     if "pos_embed" in bridge._modules:
         hooks.insert(0, ("pos_embed.hook_out", erase))
+    # the vocabulary in chunks, a token as a text each
     for start in range(0, len(token_ids), CHUNK):
         some = token_ids[start : start + CHUNK]
         bridge.run_with_hooks(
@@ -388,6 +393,7 @@ def random_composition(factors: HeadFactors) -> float:
     query = draw(d_head)
     key = draw(d_head)
     random = HeadFactors(query=query, key=key, value=value, output=output, free=factors.free)
+    # composition of random heads with random heads
     writes = random.writes()[0]
     reads = random.key_reads()[0]
     scores = compositions(writes, reads).double()

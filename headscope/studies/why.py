@@ -105,11 +105,21 @@ def why(
     """
     names = several_heads(heads)
     explicit = list(changes) if corpus is None else ["corpus", *changes]
-    run = _stored_run(model, explicit)
+    # a stored run answers as it is; it is not measured again with another text or setting
+    run = run_named(model, revision=None)
+    if run is None and not explicit and isinstance(model, str | Path):
+        run = load(model) if atlas_of(model) is not None else None
+    if run is not None and explicit:
+        raise RunError(
+            f"{', '.join(explicit)}: a run is not measured again; name its model, "
+            f"{run.name}, to measure it"
+        )
+    # a model without a run is read quickly, and only for these heads
     is_measured = run is None
     if run is None:
         settings = settings_of(Settings(quick=True), changes)
         run = _read(model, corpus, settings, names, progress)
+    # one answer per head, in the order asked
     positions = tuple(dict.fromkeys(head_in(run, name) for name in names))
     evidence = with_thresholds(run.evidence, run.thresholds)
     circuits = task_circuits(model, name_of(run.name))
@@ -143,6 +153,7 @@ def _answer(
     at: tuple[int, int],
     circuits: Sequence[Mapping[str, Any]],
 ) -> _Answer:
+    # the strongest evidence first
     of_head = rows_of_head(evidence, *at)
     ordered = of_head.loc[evidence_order(of_head)]
     first: Row = {str(name): value for name, value in ordered.iloc[0].items()}
@@ -150,6 +161,7 @@ def _answer(
     names = tag_names(shown_tags)
     tags = marked_names(shown_tags, names)
     best = _best(run, at, first)
+    # what was found, numbers, tasks, and an example if there is one
     lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
     lines += findings(ordered, run.thresholds)
     lines += _numbers(ordered, first)
@@ -188,23 +200,6 @@ class HeadAnswers(StudyResult):
 
     def __str__(self) -> str:
         return self.text
-
-
-def _stored_run(model: Any, explicit: Sequence[str]) -> Result | None:
-    """The run that answers as it is; None for a model that is to be read.
-
-    Raises:
-        RunError: the run cannot be read, or a text or setting was given for it.
-    """
-    run = run_named(model, revision=None)
-    if run is None and not explicit and isinstance(model, str | Path):
-        run = load(model) if atlas_of(model) is not None else None
-    if run is not None and explicit:
-        raise RunError(
-            f"{', '.join(explicit)}: a run is not measured again; name its model, "
-            f"{run.name}, to measure it"
-        )
-    return run
 
 
 def _read(
@@ -249,7 +244,14 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
 def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
     """Interval and q value of the head's first relation, and the relations that narrowly fail."""
     if pd.notna(row["q_value"]):
-        yield _lift_of(row)
+        lift = row["lift"]
+        low = row["ci_low"]
+        high = row["ci_high"]
+        yield (
+            f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
+            f"q {row['q_value']:.1g}, {row['n']:,} queries"
+        )
+    # relations that narrowly fail may hold on another text
     others = rows.iloc[1:]
     near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
     if len(near):
@@ -272,16 +274,6 @@ def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:
                 )
 
 
-def _lift_of(row: Row) -> str:
-    lift = row["lift"]
-    low = row["ci_low"]
-    high = row["ci_high"]
-    return (
-        f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
-        f"q {row['q_value']:.1g}, {row['n']:,} queries"
-    )
-
-
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     """The text that was read, and the relations that it cannot decide."""
     info = run.info
@@ -296,6 +288,7 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
             f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
             "can give tags"
         )
+    # warnings alone: they begin in capitals
     for note in info.get("notes", ()):
         if note[:12].isupper():
             yield f"note: {note}"
@@ -336,37 +329,30 @@ def _best(run: Result, at: tuple[int, int], row: Row) -> str:
 
 def short_example(example: Example, width: int = WIDTH) -> str:
     """The query in [[ ]], its targets in « », and as much context as fits; … marks a gap."""
+    # shorter context first, then fewer targets, until the line fits
     row = example.pattern[example.query]
     targets = sorted(example.targets, key=lambda at: -row[at])[:TARGETS]
     line = ""
     for count in range(len(targets), 0, -1):
         for context in range(CONTEXT, -1, -1):
-            line = _line(example, targets[:count], context)
+            parts = []
+            before = -1
+            # tokens up to `context` before or after the query and its targets, in order
+            last = len(example.tokens) - 1
+            indices: set[int] = set()
+            for centre in (example.query, *targets[:count]):
+                first = max(0, centre - context)
+                end = min(last, centre + context) + 1
+                indices.update(range(first, end))
+            for index in sorted(indices):
+                token = example.marked(index)
+                if example.positions[index] != before + 1:
+                    token = f" … {token.lstrip(' ')}"
+                parts.append(token)
+                before = example.positions[index]
+            if before + 1 != example.length:
+                parts.append(" …")
+            line = "".join(parts).strip()
             if len(line) <= width:
                 return line
     return line
-
-
-def _line(example: Example, targets: Sequence[int], context: int) -> str:
-    parts = []
-    before = -1
-    for at in _indices_near(example, targets, context):
-        token = example.marked(at)
-        if example.positions[at] != before + 1:
-            token = f" … {token.lstrip(' ')}"
-        parts.append(token)
-        before = example.positions[at]
-    if before + 1 != example.length:
-        parts.append(" …")
-    return "".join(parts).strip()
-
-
-def _indices_near(example: Example, targets: Sequence[int], context: int) -> list[int]:
-    """Tokens up to `context` before or after the query and its targets, in order."""
-    last = len(example.tokens) - 1
-    indices: set[int] = set()
-    for centre in (example.query, *targets):
-        first = max(0, centre - context)
-        end = min(last, centre + context) + 1
-        indices.update(range(first, end))
-    return sorted(indices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from io import BytesIO
 from math import ceil
 from textwrap import fill
@@ -78,6 +78,7 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     with a probability below 0.5 is hatched. Where letters are drawn, the legend names the signs.
     The width is in inches.
     """
+    # letters are drawn if they can be read at this size
     layers = layers_of(run)
     heads = int(run.heads["head"].max()) + 1
     width = width or max(4.0, _MARGIN + heads * 0.32)
@@ -90,15 +91,30 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     figure = _figure(run, width, height, has_letters=has_letters)
     axes = figure.axes[0]
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
+    # cells are an image, letters and frames drawn upon it
     image = np.ones((len(layers), heads, 3))
     for row in run.heads.to_dict("records"):
         at = row_of_layer[row["layer"]]
         image[at, row["head"]] = _shade(row["primary"], row["lift"])
         if has_letters:
-            _draw_letter(axes, row, at, font_size)
+            ink = _DIM if is_sink_type(row["primary"]) else _INK
+            axes.text(
+                row["head"],
+                at,
+                head_letter(row),
+                color=ink,
+                ha="center",
+                va="center",
+                fontsize=font_size,
+            )
         _draw_frame(axes, row, at, line_width=font_size / 8)
         if is_uncertain(row):
-            _draw_hatch(axes, row, at)
+            # uncertain tags are hatched
+            corner = (row["head"] - 0.5, at - 0.5)
+            hatched = Rectangle(
+                corner, 1, 1, fill=False, hatch="////", edgecolor="white", linewidth=0
+            )
+            axes.add_patch(hatched)
     axes.imshow(image, aspect="auto")
     _number(axes.xaxis, list(range(heads)), cell_width * 0.75)
     _number(axes.yaxis, layers, cell_height)
@@ -118,20 +134,6 @@ def _shade(head_type: str, lift: float) -> Float[ndarray, " channel"]:
     return np.asarray(1 - strength * (1 - full_colour))
 
 
-def _draw_letter(axes: Axes, row: dict[Any, Any], at: int, size: float) -> None:
-    """Draw the letter of a head's primary type in row `at` of the grid."""
-    ink = _DIM if is_sink_type(row["primary"]) else _INK
-    axes.text(
-        row["head"],
-        at,
-        head_letter(row),
-        color=ink,
-        ha="center",
-        va="center",
-        fontsize=size,
-    )
-
-
 def _draw_frame(axes: Axes, row: dict[Any, Any], at: int, *, line_width: float) -> None:
     """Draw the frame of a head that is not identifiable, or below its baseline, if it is."""
     frame: dict[str, Any]
@@ -143,12 +145,6 @@ def _draw_frame(axes: Axes, row: dict[Any, Any], at: int, *, line_width: float) 
         return
     corner = (row["head"] - 0.42, at - 0.42)
     axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=line_width, **frame))
-
-
-def _draw_hatch(axes: Axes, row: dict[Any, Any], at: int) -> None:
-    corner = (row["head"] - 0.5, at - 0.5)
-    hatched = Rectangle(corner, 1, 1, fill=False, hatch="////", edgecolor="white", linewidth=0)
-    axes.add_patch(hatched)
 
 
 def _number(axis: Axis, numbers: list[int], cell: float) -> None:
@@ -183,6 +179,7 @@ def relations_figure(run: Result, width: float | None = None, *, most: int = 30)
     best = best.iloc[::-1].reset_index(drop=True)  # bars are drawn from below
     figure = _figure(run, width or 7.5, 0.8 + 0.18 * len(best))
     axes = figure.axes[0]
+    # bars of mass, with the interval of the lift around their ends
     rows = np.arange(len(best))
     colours = [colour(name) for name in best["type"]]
     axes.barh(rows, best["mass"], color=colours, height=0.7)
@@ -208,6 +205,7 @@ def _figure(run: Result, width: float, height: float, *, has_letters: bool = Fal
     """
     letters = int(width * _POINTS / (_LETTER * _SMALL))
     title = fill(short_title(run.name), max(8, letters))
+    # the legend takes as many lines as its entries need
     handles = []
     for name in _types(run):
         label = f"{letter(name)} {name}" if has_letters else name
@@ -259,7 +257,10 @@ def pattern_figure(view: AttentionView) -> Figure:
 
 def heads_figure(view: HeadsView) -> Figure:
     """Patterns of several heads as small heat maps, a row per layer."""
-    rows = _by_layer(view.heads)
+    # the heads of each layer, in their order
+    rows: dict[int, list[int]] = {}
+    for number, (layer, _) in enumerate(view.heads):
+        rows.setdefault(layer, []).append(number)
     columns = max(len(indices) for indices in rows.values())
     side = 0.9
     size = (0.2 + side * columns, 0.5 + side * len(rows))
@@ -283,14 +284,6 @@ FIGURES: dict[str, Callable[[Result, float | None], Figure]] = {
     "layers": layers_figure,
     "relations": relations_figure,
 }
-
-
-def _by_layer(heads: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """Indices of the heads of each layer, in the order of the heads."""
-    rows: dict[int, list[int]] = {}
-    for index, (layer, _) in enumerate(heads):
-        rows.setdefault(layer, []).append(index)
-    return rows
 
 
 def _types(run: Result) -> list[str]:

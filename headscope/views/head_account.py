@@ -70,6 +70,19 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
     effects = direct_effect_lines(result.effects, effect_facts, layer, number)
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
     tags = _tags(result, layer, number)
+    # examples of largest, middling and smallest mass of each relation
+    of_relation: dict[str, list[Example]] = {}
+    for example in result.examples:
+        is_of_head = (example.layer, example.head) == (layer, number)
+        if is_of_head and example.relation:
+            examples = of_relation.setdefault(example.relation, [])
+            examples.append(example)
+    lines = []
+    for examples in of_relation.values():
+        ordered = sorted(examples, key=lambda example: -example.mass)
+        last = len(ordered) - 1
+        ranks = sorted({0, len(ordered) // 2, last})
+        lines += [str(ordered[rank]) for rank in ranks]
     parts = [
         name,
         _undecided(result, label),
@@ -78,7 +91,7 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         _listed("Feature model:", _feature_model(result, layer, number)),
         _listed("Direct effects:", effects),
         _listed("Causes:", causes),
-        _listed(render("examples", has_tag=bool(tags)), _examples(result, layer, number)),
+        _listed(render("examples", has_tag=bool(tags)), lines),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -103,7 +116,14 @@ def explain_tags(
         INCONCLUSIVE.capitalize(): rows.inconclusive,
         NO_TAG.capitalize(): rows.rejected,
     }
-    is_new = _first_mentions()
+    # a function that is true of a thing when it is first called with it
+    known: set[Hashable] = set()
+
+    def is_new(name: Hashable) -> bool:
+        is_first = name not in known
+        known.add(name)
+        return is_first
+
     accounts = {}
     for title, rows_of_section in sections.items():
         is_brief = title != "" and relation is None
@@ -119,18 +139,6 @@ def explain_tags(
         findings=[] if rows.all.empty else findings(rows.all, thresholds),
         sections=accounts,
     )
-
-
-def _first_mentions() -> Callable[[Hashable], bool]:
-    """A function that is true of a thing when it is first called with it."""
-    known: set[Hashable] = set()
-
-    def is_new(name: Hashable) -> bool:
-        is_first = name not in known
-        known.add(name)
-        return is_first
-
-    return is_new
 
 
 def _relation(
@@ -210,23 +218,6 @@ def _feature_model(result: Result, layer: int, head: int) -> list[str]:
     tags = _tags(result, layer, head)
     for tag, name in explained_by(result.feature_models, layer, head, tags):
         lines.append(f"{tag} has no unique bits: explained by {name}")
-    return lines
-
-
-def _examples(result: Result, layer: int, head: int) -> list[str]:
-    """Examples of largest, middling and smallest mass of each relation."""
-    of_relation: dict[str, list[Example]] = {}
-    for example in result.examples:
-        is_of_head = (example.layer, example.head) == (layer, head)
-        if is_of_head and example.relation:
-            examples = of_relation.setdefault(example.relation, [])
-            examples.append(example)
-    lines = []
-    for examples in of_relation.values():
-        ordered = sorted(examples, key=lambda example: -example.mass)
-        last = len(ordered) - 1
-        ranks = sorted({0, len(ordered) // 2, last})
-        lines += [str(ordered[rank]) for rank in ranks]
     return lines
 
 

@@ -221,7 +221,13 @@ class HeatMap(Plot):
         colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
         image = axes.imshow(wide, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
         if self.mark:
-            self._draw_marks(axes, table, wide, image)
+            # a dot in each cell that is marked
+            size = 3 if len(wide) <= MOST_BARS else 1
+            marked = table[table[self.mark].eq(True)]
+            for row in marked.to_dict("records"):
+                column = wide.columns.get_loc(row[self.x])
+                line = wide.index.get_loc(row[self.y])
+                axes.plot(column, line, "o", ms=size, color=_ink(image, wide.iat[line, column]))
         lines = [self.x]
         if self.letters and len(wide) <= MOST_BARS:
             types = self._write_letters(axes, table, wide, image)
@@ -240,17 +246,6 @@ class HeatMap(Plot):
         axes.figure.colorbar(image, ax=axes, label="; ".join(notes))
         axes.set_xlabel("\n".join(lines))
         axes.set_ylabel(self.y)
-
-    def _draw_marks(
-        self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame, image: AxesImage
-    ) -> None:
-        """Draw a dot in each cell that is marked."""
-        size = 3 if len(wide) <= MOST_BARS else 1
-        marked = table[table[self.mark].eq(True)]
-        for row in marked.to_dict("records"):
-            column = wide.columns.get_loc(row[self.x])
-            line = wide.index.get_loc(row[self.y])
-            axes.plot(column, line, "o", ms=size, color=_ink(image, wide.iat[line, column]))
 
     def _write_letters(
         self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame, image: AxesImage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -64,7 +63,17 @@ def summary(run: Result) -> RenderableType:
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
     undecided_heads = undecided(run.heads, run.evidence, run.thresholds)
     if len(undecided_heads):
-        parts += [Text(), _undecided_table(undecided_heads)]
+        # of undecided heads the two explanations, and the queries at which they differ
+        table = plain_table(
+            UNIDENTIFIABLE, "heads", "head", "hard queries", right=("hard queries",)
+        )
+        for sentence, rows in undecided_heads.groupby("description", sort=False):
+            names = ", ".join(rows.index[:STRONGEST])
+            if len(rows) > STRONGEST:
+                names += ", …"
+            hard_queries = rows["hard_queries"].iloc[0]
+            table.add_row(str(sentence), str(len(rows)), names, str(hard_queries))
+        parts += [Text(), table]
     for note in _notes(run):
         # notes in capitals make a run worthless
         style = "bold red" if note[:12].isupper() else "yellow"
@@ -122,7 +131,16 @@ def _facts(run: Result) -> Iterator[Text]:
     if settings := not_default(dict(info.get("settings", {}))):
         yield Text(f"not the default: {settings}")
     if loss := info.get("text_loss"):
-        yield _loss_line(loss)
+        model = loss["model"]
+        unigram = loss["unigram"]
+        model_loss = "no number" if model is None else f"{model:.2f}"
+        sentence = (
+            f"loss of the model on this text: {model_loss} nats "
+            f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
+            f"model is better in {loss['better']} of {loss['windows']} windows)"
+        )
+        is_sound = model is not None and model < unigram
+        yield Text(sentence, style="" if is_sound else "bold red")
     precision = info.get("precision") or {}
     if "tokens" in precision:
         line = f"precision: {precision['dtype']}, because {precision['reason']}"
@@ -133,20 +151,6 @@ def _facts(run: Result) -> Iterator[Text]:
                 f"{precision['largest_difference']:.3f} at most"
             )
         yield Text(line)
-
-
-def _loss_line(loss: Mapping[str, Any]) -> Text:
-    """The model's loss on its run's own text."""
-    model = loss["model"]
-    unigram = loss["unigram"]
-    model_loss = "no number" if model is None else f"{model:.2f}"
-    sentence = (
-        f"loss of the model on this text: {model_loss} nats "
-        f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
-        f"model is better in {loss['better']} of {loss['windows']} windows)"
-    )
-    is_sound = model is not None and model < unigram
-    return Text(sentence, style="" if is_sound else "bold red")
 
 
 def atlas_grid(run: Result) -> Text:
@@ -177,7 +181,12 @@ def _cell(row: HeadRow) -> str:
 
 def legend(run: Result) -> Text:
     """The letters of the grid with their types and numbers of heads, at most 80 columns wide."""
-    counts = _counts_by_type(run.heads)
+    # heads count once for each of their types, and those without a tag as what they are
+    tags = run.heads["tags"].str.split(";").explode()
+    tag_counts = tags.value_counts().drop("", errors="ignore")
+    primary = run.heads["primary"].value_counts()
+    untagged = primary[primary.index.isin(NO_TYPE)]
+    counts = pd.concat([tag_counts, untagged])
     names = [name for group in legend_groups(counts.index).values() for name in group]
     lines = Text()
     column = 0
@@ -195,15 +204,6 @@ def legend(run: Result) -> Text:
     for line in caution_legend(run.heads, BELOW_SIGN):
         lines.append(f"\n{line}")
     return lines
-
-
-def _counts_by_type(heads: pd.DataFrame) -> pd.Series:
-    """Numbers of heads with a tag of each type, and of those without a tag."""
-    tags = heads["tags"].str.split(";").explode()
-    counts = tags.value_counts().drop("", errors="ignore")
-    primary = heads["primary"].value_counts()
-    untagged = primary[primary.index.isin(NO_TYPE)]
-    return pd.concat([counts, untagged])
 
 
 def _style(type_name: str) -> str:
@@ -268,18 +268,6 @@ def _untagged(primary: str, reason: str | None) -> str:
     if reason is not None:
         return f"{UNIDENTIFIABLE}: no tag, either"
     return f"{UNIDENTIFIABLE}: {NO_TAG}" if primary == UNIDENTIFIABLE else NO_TAG
-
-
-def _undecided_table(undecided_heads: pd.DataFrame) -> Table:
-    """Table of undecided heads: the two explanations, and the queries at which they differ."""
-    table = plain_table(UNIDENTIFIABLE, "heads", "head", "hard queries", right=("hard queries",))
-    for sentence, rows in undecided_heads.groupby("description", sort=False):
-        names = ", ".join(rows.index[:STRONGEST])
-        if len(rows) > STRONGEST:
-            names += ", …"
-        hard_queries = rows["hard_queries"].iloc[0]
-        table.add_row(str(sentence), str(len(rows)), names, str(hard_queries))
-    return table
 
 
 def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:

@@ -135,11 +135,13 @@ def functions(found: dict[str, Module]) -> Iterator[tuple[Module, Function]]:
 
 
 def length(function: Function) -> int:
-    """Lines of a function, its docstring left out."""
-    first = function.body[0]
-    lines = (function.end_lineno or function.lineno) - function.lineno + 1
-    documented = ast.get_docstring(function) is not None
-    return lines - ((first.end_lineno or first.lineno) - first.lineno + 1) * documented
+    """Lines of code of a function: without its docstring, comments and blank lines."""
+    lines = {function.lineno}
+    for statement in function.body[ast.get_docstring(function) is not None :]:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.expr | ast.stmt):
+                lines |= {node.lineno, node.end_lineno or node.lineno}
+    return len(lines)
 
 
 def arguments(function: Function) -> int:

@@ -19,7 +19,7 @@ from headscope.relations.head_type import ALL
 from headscope.resolve import load
 from headscope.runs.atlas import SUFFIX, atlas_names
 from headscope.statistics.judge_heads import THRESHOLDS
-from headscope.studies.verify_scores import (
+from headscope.studies.verify import (
     SHIPPED,
     published_metrics,
     read_scores,

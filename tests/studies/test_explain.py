@@ -19,10 +19,15 @@ from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, Term, Texts
 from headscope.studies.explain.content import LayerRows
 from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.feature_model import Judge, bits_without, explain_layer, explained
+from headscope.studies.explain.feature_model import (
+    Judge,
+    bits_without,
+    explain_layer,
+    explained,
+    unexplained,
+)
 from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.softmax import kl_divergences, log_pattern, newton
-from headscope.studies.explain.unexplained import unexplained
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows

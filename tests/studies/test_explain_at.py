@@ -13,10 +13,14 @@ from headscope.corpus.shipped import data_folder
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
 from headscope.studies.explain.feature import Feature
-from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
+from headscope.studies.explain.feature_model import (
+    FeatureModel,
+    Share,
+    Unexplained,
+    WeightedFeature,
+)
 from headscope.studies.explain.one_query import PlainTextExplainer, without_annotation
 from headscope.studies.explain.pattern_scores import Agreement, PatternScores
-from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.prose import gum_windows
 
 GOLD = data_folder() / "corpora" / "gold.conllu"

@@ -18,8 +18,13 @@ from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
 from headscope.statistics.bootstrap import resample
-from headscope.studies.languages import compared, evidence_of, shared_documents
-from headscope.studies.languages_statistics import mean_product, unit_ranks
+from headscope.studies.languages import (
+    compared,
+    evidence_of,
+    mean_product,
+    shared_documents,
+    unit_ranks,
+)
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
 
 Look = Callable[[Window], dict[int, int]]

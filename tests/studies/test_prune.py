@@ -25,6 +25,7 @@ from headscope.studies.prune import (
     _type_ranks,
     over_random,
     prune,
+    save_pruned,
     type_order,
 )
 from headscope.studies.prune_orders import (
@@ -33,7 +34,6 @@ from headscope.studies.prune_orders import (
     head_importance,
     layer_normalised,
 )
-from headscope.studies.prune_save import save_pruned
 from tests.models.every_layout import save_tiny
 
 LAYERS, HEADS = 2, 4

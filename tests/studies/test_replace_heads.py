@@ -14,10 +14,14 @@ from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.studies.explain.feature import Feature, TokenFacts
-from headscope.studies.explain.feature_model import FeatureModel, Share, WeightedFeature
+from headscope.studies.explain.feature_model import (
+    FeatureModel,
+    Share,
+    Unexplained,
+    WeightedFeature,
+)
 from headscope.studies.explain.pattern_scores import Agreement, PatternScores
 from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
-from headscope.studies.explain.unexplained import Unexplained
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 import headscope as hs
 from headscope.errors import ChoiceError, RunError
-from headscope.studies.verify_scores import (
+from headscope.studies.verify import (
     FILE_COLUMNS,
     published_metrics,
     published_name,

@@ -7,13 +7,15 @@ them above it in the text, which need not be the one that has run last.
 
 from __future__ import annotations
 
+import ast
 import re
 import tokenize
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headscope.corpus.code.scopes import USE, VARIABLE, Occurrence, Variable, names_of
 from headscope.corpus.code.source import SourceFile
 from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import Arrow, arrow
@@ -50,6 +52,7 @@ def read_python(path: Path, text: str) -> Document:
     except _NO_PYTHON as error:
         line = getattr(error, "lineno", None) or 1
         raise CorpusError(f"{path}:{line}: no Python: {first_line(error):.100}") from error
+    # a sentence is a line of code, however many lines of text it has
     words = []
     for match in _WORD.finditer(text):
         first, end = match.span()
@@ -66,6 +69,7 @@ def _of_names(occurrences: list[Occurrence]) -> Iterator[Arrow | None]:
 
     The candidates are the last bindings of the variables and parameters of the same scope.
     """
+    # what is assigned is worked out before the name is bound: bindings come at their ends
     events = [(occurrence.start, False, occurrence) for occurrence in occurrences]
     events += [
         (occurrence.bound_from, True, occurrence)
@@ -125,3 +129,198 @@ def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
             starts, line = False, token.start
             if waiting and token.kind == tokenize.NAME:
                 yield arrow("block", line, waiting[-1:], opened[-_FAR:])
+
+
+MODULE, FUNCTION, CLASS, COMPREHENSION = "module", "function", "class", "comprehension"
+USE, VARIABLE, DEFINITION = "use", "variable", "definition"
+"""Roles of an occurrence of a name: it is read, bound as a variable or parameter, or bound by an
+import, a `def` or a `class`."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Variable = tuple[int, str]
+"""The scope that binds a name, and the name."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A name where it stands."""
+
+    name: str
+    start: int
+    """First character in the text."""
+    role: str
+    within: int
+    """The scope that it stands in, by its number."""
+    bound_from: int
+    """Character from which on a bound name is bound: what is assigned is worked out before."""
+    variable: Variable | None = None
+    """None for what no scope of the file binds, such as a builtin."""
+
+
+@dataclass
+class Scope:
+    """A stretch of code that binds names."""
+
+    kind: str
+    parent: int
+    bound: set[str] = field(default_factory=set)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Names that are declared `global` or `nonlocal` here."""
+
+
+def names_of(source: SourceFile) -> list[Occurrence]:
+    """The names of a file in the order of the text."""
+    visitor = _Visitor(source)
+    visitor.visit(source.tree)
+    occurrences = []
+    for occurrence in sorted(visitor.raw, key=lambda raw: raw.start):
+        scope = visitor.owner(occurrence.name, occurrence.within)
+        variable = None if scope is None else (scope, occurrence.name)
+        occurrences.append(replace(occurrence, variable=variable))
+    return occurrences
+
+
+class _Visitor(ast.NodeVisitor):
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.scopes = [Scope(MODULE, -1)]
+        self.current = 0
+        self.raw: list[Occurrence] = []
+        self.until = 0
+        """End of the assignment whose targets are visited."""
+
+    def owner(self, name: str, scope: int) -> int | None:
+        standing = scope
+        while scope >= 0:
+            current = self.scopes[scope]
+            if current.elsewhere.get(name) == "global":
+                return 0
+            visible = current.kind != CLASS or scope == standing
+            if visible and name in current.bound and name not in current.elsewhere:
+                return scope
+            scope = current.parent
+        return None
+
+    def _note(self, name: str, start: int | None, role: str) -> None:
+        if start is None:
+            return
+        bound_from = max(start, self.until)
+        self.raw.append(Occurrence(name, start, role, self.current, bound_from))
+        if role != USE:
+            self.scopes[self.current].bound.add(name)
+
+    @contextmanager
+    def _inside(self, kind: str) -> Iterator[None]:
+        self.scopes.append(Scope(kind, self.current))
+        before, self.current = self.current, len(self.scopes) - 1
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def visit_Name(self, node: ast.Name) -> None:
+        role = USE if isinstance(node.ctx, ast.Load) else VARIABLE
+        self._note(node.id, self.source.start(node), role)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Nothing of it is read."""
+
+    def visit_Assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
+        before, end = self.until, self.source.end(node)
+        if isinstance(node, ast.AnnAssign):
+            self.visit(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+        self.until = end
+        self._all(node.targets if isinstance(node, ast.Assign) else [node.target])
+        self.until = before
+
+    visit_AugAssign = visit_AnnAssign = visit_Assign
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        inner, here = self.current, self.current
+        while self.scopes[here].kind == COMPREHENSION:  # binds around the comprehension
+            here = self.scopes[here].parent
+        self.current = here
+        self.visit(node.target)
+        self.current = inner
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.scopes[self.current].elsewhere |= dict.fromkeys(node.names, "global")
+
+    def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
+        self.scopes[self.current].elsewhere |= dict.fromkeys(node.names, "nonlocal")
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            start = self.source.start(alias)
+            if alias.asname is not None:
+                end = self.source.end(alias)
+                self._note(alias.asname, end - len(alias.asname), DEFINITION)
+            elif alias.name != "*":
+                self._note(alias.name.split(".")[0], start, DEFINITION)
+
+    visit_ImportFrom = visit_Import
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.type is not None:
+            self.visit(node.type)
+        if node.name is not None and node.type is not None:
+            end = self.source.end(node.type)
+            self._note(node.name, self.source.after(end, ("as",)), VARIABLE)
+        self._all(node.body)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._all(node.decorator_list)
+        name = self.source.after(self.source.start(node), ("async", "def"))
+        self._note(node.name, name, DEFINITION)
+        self._function(node, node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._function(node, [node.body])
+
+    def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
+        arguments = node.args
+        self._all(arguments.defaults)
+        self._all(default for default in arguments.kw_defaults if default is not None)
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for starred in (arguments.vararg, arguments.kwarg):
+            if starred is not None:
+                every.append(starred)
+        self._all(parameter.annotation for parameter in every if parameter.annotation is not None)
+        if not isinstance(node, ast.Lambda) and node.returns is not None:
+            self.visit(node.returns)
+        with self._inside(FUNCTION):
+            for parameter in every:
+                self._note(parameter.arg, self.source.start(parameter), VARIABLE)
+            self._all(body)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._all([*node.decorator_list, *node.bases, *node.keywords])
+        keyword = self.source.start(node)
+        name = self.source.after(keyword, ("class",))
+        self._note(node.name, name, DEFINITION)
+        with self._inside(CLASS):
+            self._all(node.body)
+
+    def visit_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> None:
+        self.visit(node.generators[0].iter)
+        with self._inside(COMPREHENSION):
+            for number, generator in enumerate(node.generators):
+                if number:
+                    self.visit(generator.iter)
+                self.visit(generator.target)
+                self._all(generator.ifs)
+            parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            self._all(parts)
+
+    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
+
+    def _all(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)

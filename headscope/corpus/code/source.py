@@ -71,6 +71,7 @@ class SourceFile:
         return list(self._tokens())
 
     def _tokens(self) -> Iterator[Token]:
+        # an f-string counts as one token, whatever Python's version makes of it
         opens = getattr(tokenize, "FSTRING_START", -1)
         closes = getattr(tokenize, "FSTRING_END", -1)
         left_out = (closes, tokenize.COMMENT, tokenize.NL)

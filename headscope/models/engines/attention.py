@@ -191,6 +191,7 @@ class CleanKeys(NamedTuple):
         self, query: Tensor, changed_key: Tensor, position: Tensor
     ) -> Float[Tensor, "item head position"]:
         """Attention of each query over the clean run's keys, but for its own key as it now is."""
+        # products with the clean keys, and of each query with its own new key
         terms = self.terms
         by_group = _by_group(query * self.scale, len(self.key))
         products = torch.einsum("ngcd,gld->ngcl", by_group, self.key.float())
@@ -199,6 +200,7 @@ class CleanKeys(NamedTuple):
         item = torch.arange(len(position), device=position.device)
         scores[item, :, position] = with_itself.flatten(1)
         scores = capped(scores, terms.cap)
+        # later keys are hidden, by position or as the model's bias has them
         if terms.bias is None:
             keys = torch.arange(scores.shape[-1], device=position.device)
             is_later = keys > position[:, None]
@@ -259,20 +261,16 @@ def _hooked(network: Any, change: Callable[[AttentionHooks], AttentionHooks]) ->
         yield
     finally:
         for module, hooks in zip(modules, before, strict=True):
-            _set_back(module, hooks)
+            # a user's model that had no hooks keeps no attribute
+            if hooks is not NO_HOOKS:
+                setattr(module, _ATTRIBUTE, hooks)
+            elif hasattr(module, _ATTRIBUTE):
+                delattr(module, _ATTRIBUTE)
 
 
 def _hooks_of(module: nn.Module) -> AttentionHooks:
     hooks: AttentionHooks = getattr(module, _ATTRIBUTE, NO_HOOKS)
     return hooks
-
-
-def _set_back(module: nn.Module, hooks: AttentionHooks) -> None:
-    """Give a module the hooks that it had; without hooks a user's model keeps no attribute."""
-    if hooks is not NO_HOOKS:
-        setattr(module, _ATTRIBUTE, hooks)
-    elif hasattr(module, _ATTRIBUTE):
-        delattr(module, _ATTRIBUTE)
 
 
 def attention(
@@ -348,6 +346,7 @@ def by_rows(
     query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
 ) -> tuple[Values, RowSums]:
     """The same by plain products, some rows at a time, on any device; differentiable."""
+    # the heads of a group share keys and values
     groups = query.shape[1] // value.shape[1]
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     windows, _, length, _ = query.shape
@@ -369,7 +368,12 @@ def _kernel(
     query: Heads, key: Keys, value: SeenValues, scale: float, terms: ScoreTerms
 ) -> tuple[Values, RowSums]:
     width, bias = value.shape[-1], terms.bias
-    query, key, value = _same_width(query, key, value)
+    # zeros behind what is narrower change no product
+    widest = max(query.shape[-1], value.shape[-1])
+    if query.device.type == "cuda":
+        widest += -widest % ALIGNED
+    query, key, value = (_padded(states, widest) for states in (query, key, value))
+    # each device has a kernel that returns the normaliser
     device = query.device.type
     if device == "cpu":
         mask = None if bias is None else bias.to(query.dtype)
@@ -410,16 +414,6 @@ def _aligned(
     keys = bias.shape[-1]
     padded = nn.functional.pad(bias, (0, -keys % ALIGNED))
     return padded.expand(*windows_and_heads, -1, -1)[..., :keys]
-
-
-def _same_width(
-    query: Heads, key: Keys, value: SeenValues
-) -> tuple[Values, SeenValues, SeenValues]:
-    """Zeros behind what is narrower: they change no product."""
-    widest = max(query.shape[-1], value.shape[-1])
-    if query.device.type == "cuda":
-        widest += -widest % ALIGNED
-    return _padded(query, widest), _padded(key, widest), _padded(value, widest)
 
 
 def _padded(

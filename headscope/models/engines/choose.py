@@ -66,6 +66,7 @@ def choose_engine(
     Raises:
         ModelError: no engine fits, or not the one that was asked for.
     """
+    # the model's own eager attention is the reference, on the device where it was loaded
     attend_by(network, EAGER)
     probed = probe(name, network, dimensions)
     if str(probed.tokens.device) != device:
@@ -74,9 +75,20 @@ def choose_engine(
         tokens, tolerance = probed.tokens.to(device), DEVICE_TOLERANCE[network.dtype]
         probed = replace(probed, tokens=tokens, tolerance=tolerance)
     if engine_name == LensEngine.name:
-        _refuse_lens(name, dimensions)
+        # TransformerLens runs neither hybrids nor encoders
+        unfit = "" if dimensions.attention_kind.predicts_next else "an encoder"
+        if dimensions.others:
+            unfit = without_softmax(dimensions.others)
+        if unfit:
+            raise ModelError(
+                f"{name}: {unfit}; such a model is read by the fused or the eager engine alone; "
+                "--engine lens and study weights do not take it"
+            )
         with _naming(f"{name}: the lens engine does not fit"):
-            return _lens(name, network, tokenizer, dimensions, probed), ()
+            engine = boot(name, network, tokenizer, dimensions)
+            check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
+            return engine, ()
+    # the first engine whose patterns are those of the probe
     makers: dict[str, Callable[..., Engine]] = {FusedEngine.name: _fused, EagerEngine.name: _eager}
     candidates = makers if engine_name == AUTO else {engine_name: makers[engine_name]}
     reasons: dict[str, str] = {}
@@ -90,22 +102,11 @@ def choose_engine(
                     f"{name}: a short text does not fit into memory: {reasons[tried]}"
                 ) from error
             attend_by(network, EAGER)
+    # no engine reads the model: all reasons, or that of the engine asked for
     if engine_name == AUTO:
         failed = "; ".join(f"{tried}: {reason}" for tried, reason in reasons.items())
         raise ModelError(f"{name}: no engine fits; {failed}")
     raise ModelError(f"{name}: the {engine_name} engine does not fit: {reasons[engine_name]}")
-
-
-def _refuse_lens(name: str, dimensions: AttentionDimensions) -> None:
-    """Refuse the lens engine for a hybrid or an encoder."""
-    reason = "" if dimensions.attention_kind.predicts_next else "an encoder"
-    if dimensions.others:
-        reason = without_softmax(dimensions.others)
-    if reason:
-        raise ModelError(
-            f"{name}: {reason}; such a model is read by the fused or the eager engine alone; "
-            "--engine lens and study weights do not take it"
-        )
 
 
 def _reason_for_eager(reasons: dict[str, str]) -> tuple[str, ...]:
@@ -129,6 +130,7 @@ def check_padding(engine: Engine, probed: Probe) -> None:
     Raises:
         ModelError: a probability differs.
     """
+    # half of the text, alone and padded beside the whole
     long_text = probed.tokens
     length = long_text.shape[1]
     short = max(1, length // 2)
@@ -152,14 +154,6 @@ def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> Fuse
     modules = attention_modules(network)
     if len(modules) != len(engine.attention_layers) or not engine.matrices():
         raise ModelError("its attention matrices were not found")
-    return engine
-
-
-def _lens(
-    name: str, network: Any, tokenizer: Any, dimensions: AttentionDimensions, probed: Probe
-) -> LensEngine:
-    engine = boot(name, network, tokenizer, dimensions)
-    check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
     return engine
 
 
@@ -268,6 +262,7 @@ def check_patterns(
         ModelError: a layer gives no pattern, another number of heads than configured, rows that do
             not sum to 1, or attention to later positions; the message names the layer.
     """
+    # the number of layers and heads that the configuration states
     layers, heads = dimensions.attention_layers, dimensions.heads
     if [tuple(pattern.shape[:2]) for pattern in patterns] != [(1, heads)] * len(layers):
         counts = sorted({pattern.shape[1] for pattern in patterns})
@@ -284,6 +279,7 @@ def check_patterns(
                 f"{title} gives weights of {keys} keys for each of {queries} queries, as of "
                 "attention within windows; headscope reads one weight for each query and key"
             )
+        # rows with a learned sink sum to less than 1, and no row to more
         off = float(torch.maximum(sums - 1, least - sums).max())
         if not off <= ROW_TOLERANCE.get(pattern.dtype, 1e-2):
             raise ModelError(

@@ -92,6 +92,7 @@ class EagerEngine:
                 raise StoppedError
             return _without(output, pattern)
 
+        # without a mask all tokens are read
         inputs = model_inputs(self.dimensions, tokens)
         if "attention_mask" in inputs:
             # some encoders derive a mask from the padding token's number if they are given none

@@ -57,6 +57,7 @@ class LensEngine:
         """Run tokens and hand on each layer's pattern; see `Engine.run`."""
         from transformer_lens.model_bridge.exceptions import StopAtLayerException
 
+        # layers behind the last one are not run
         last = max(n for n in self.attention_layers if layers is None or n < layers)
 
         def take_pattern(pattern: Tensor, hook: Any, layer: int) -> None:

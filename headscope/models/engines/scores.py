@@ -69,12 +69,35 @@ def log_probabilities(scores: Scores, request: Request) -> Any:
     Exponentials of a row sum to 1, or with a sink to what the sink leaves. `SelfEntries` come with
     the values there.
     """
+    # single cells, each with the query's own value if the layer has one
     if isinstance(request, SelfEntries):
-        return _self_entries(scores, request)
+        cells = _entries(scores, request.entries)
+        if scores.value is None:
+            return cells, None
+        queries = request.entries.tensor("queries", scores.value.device)
+        values = scores.value[request.window][:, queries]
+        return cells, values.transpose(0, 1).flatten(1)
     if isinstance(request, Entries):
         return _entries(scores, request)
     if isinstance(request, QueryRows):
-        return _query_rows(scores, request)
+        device = scores.query.device
+        row_queries = request.tensor("queries", device)
+        # torch's index_select would first copy all of the queries, which do not lie together
+        query = _exact(scores.query[request.window][:, row_queries]) * scores.scale
+        key = _exact(scores.key[request.window, :, : request.keys])
+        read_rows = capped(_products(query, key), scores.terms.cap)
+        normaliser = scores.normaliser[request.window]
+        read_rows.sub_(normaliser[:, row_queries, None])
+        if scores.terms.bias is None:
+            # of the keys after the first query some come too late
+            first = int(request.queries[0]) + 1
+            keys = torch.arange(first, request.keys, device=device)
+            read_rows[..., first:].masked_fill_(keys > row_queries[:, None], -torch.inf)
+        else:
+            bias = _of_window(scores.terms.bias, request.window)
+            read_rows += bias[:, row_queries, : request.keys]
+        return read_rows[None]
+    # whole rows of a tile
     rows = scores.normaliser[request.windows, :, request.queries, None]
     return tile_scores(scores.query, scores.key, scores.scale, scores.terms, request).sub_(rows)
 
@@ -129,29 +152,9 @@ def _products(
     return products.view(*windows, heads, queries, keys)
 
 
-def _query_rows(scores: Scores, request: QueryRows) -> Rows:
-    """Rows of queries that do not follow each other."""
-    device = scores.query.device
-    queries = request.tensor("queries", device)
-    # torch's index_select would first copy all of the queries, which do not lie together
-    query = _exact(scores.query[request.window][:, queries]) * scores.scale
-    key = _exact(scores.key[request.window, :, : request.keys])
-    rows = capped(_products(query, key), scores.terms.cap)
-    normaliser = scores.normaliser[request.window]
-    rows.sub_(normaliser[:, queries, None])
-    if scores.terms.bias is None:
-        # of the keys after the first query some come too late
-        first = int(request.queries[0]) + 1
-        keys = torch.arange(first, request.keys, device=device)
-        rows[..., first:].masked_fill_(keys > queries[:, None], -torch.inf)
-    else:
-        bias = _of_window(scores.terms.bias, request.window)
-        rows += bias[:, queries, : request.keys]
-    return rows[None]
-
-
 def _entries(scores: Scores, request: Entries) -> Float[Tensor, "cell head"]:
     """A product of one query and one key for each cell and head."""
+    # cell by cell, some at a time, as their products are kept in single precision
     query = scores.query[request.window].transpose(0, 1)
     key = scores.key[request.window].transpose(0, 1)
     normaliser = scores.normaliser[request.window].T
@@ -173,17 +176,6 @@ def _entries(scores: Scores, request: Entries) -> Float[Tensor, "cell head"]:
             cells += bias[:, queries, keys].T
         parts.append(cells.sub_(normaliser.index_select(0, queries)))
     return torch.cat(parts)
-
-
-def _self_entries(
-    scores: Scores, request: SelfEntries
-) -> tuple[Float[Tensor, "query head"], Tensor | None]:
-    cells = _entries(scores, request.entries)
-    if scores.value is None:
-        return cells, None
-    queries = request.entries.tensor("queries", scores.value.device)
-    values = scores.value[request.window][:, queries]
-    return cells, values.transpose(0, 1).flatten(1)
 
 
 def capped(scores: Tensor, cap: float | None) -> Tensor:

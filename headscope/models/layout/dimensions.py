@@ -69,6 +69,17 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
     try:
         text = config.get_text_config(decoder=True)
         heads, d_model = text.num_attention_heads, text.hidden_size
+        stated = [getattr(text, key, None) for key in CONTEXT]
+        rope = getattr(text, "rope_parameters", None) or {}
+        # LongRoPE (Phi-3) takes its rotary frequencies by the longest text of a batch: windows as
+        # short as in training have the same ones in every batch
+        if rope.get("rope_type") == "longrope":
+            stated = [rope["original_max_position_embeddings"]]
+        # XLNet states −1
+        context: int | None = next((length for length in stated if length and length > 0), None)
+        layout = find_layout(text.model_type)
+        if context is not None and layout is not None and layout.positions_after_padding:
+            context -= (text.pad_token_id or 0) + 1
         return AttentionDimensions(
             layers=text.num_hidden_layers,
             heads=heads,
@@ -76,7 +87,7 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
             d_model=d_model,
             d_head=_of_first_layer(text, "head_dim") or d_model // heads,
             vocabulary=text.vocab_size,
-            context=_context(text),
+            context=context,
             attention_kind=attention_kind(config),
         )
     # transformers': what is missing, or parts or layers that differ
@@ -120,18 +131,3 @@ def _of_first_layer(config: Any, field: str) -> int | None:
     layers = getattr(config, "per_layer_config", None)
     stated: int | None = getattr(layers[0] if layers else config, field, None)
     return stated
-
-
-def _context(config: Any) -> int | None:
-    stated = [getattr(config, key, None) for key in CONTEXT]
-    rope = getattr(config, "rope_parameters", None) or {}
-    # LongRoPE (Phi-3) takes its rotary frequencies by the longest text of a batch: windows as short
-    # as in training have the same ones in every batch
-    if rope.get("rope_type") == "longrope":
-        stated = [rope["original_max_position_embeddings"]]
-    # XLNet states −1
-    context: int | None = next((length for length in stated if length and length > 0), None)
-    layout = find_layout(config.model_type)
-    if context is not None and layout is not None and layout.positions_after_padding:
-        context -= (config.pad_token_id or 0) + 1
-    return context

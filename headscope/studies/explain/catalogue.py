@@ -104,6 +104,7 @@ class Texts:
         """
         windows = tuple(chain(*parts))
         width = max(len(window) for window in windows)
+        # a row for each query that is read, with its gate
         query, gate, row_end = [], [], []
         for window in windows:
             positions = np.arange(_first_query(window), len(window), step)
@@ -113,7 +114,25 @@ class Texts:
         counts = [len(positions) for positions in query]
         fitting = len(parts[0])
         choosing = len(parts[1])
-        all_cells = _find_cells(windows, width, lexicon, relations, step)
+        # cells of all texts by feature, one feature after the other
+        blocks_of_feature: dict[Feature, list[_Block]] = {}
+        first_row = 0
+        for text_window in windows:
+            for entries in _feature_cells(text_window, lexicon, relations):
+                block = _block(text_window, entries, first_row, width, step)
+                if len(block.cell):
+                    blocks_of_feature.setdefault(entries.feature, []).append(block)
+            first_row += len(range(_first_query(text_window), len(text_window), step))
+        blocks = list(chain(*blocks_of_feature.values()))
+        cell_counts = [0]
+        for blocks_of_one in blocks_of_feature.values():
+            cell_counts.append(sum(len(block.cell) for block in blocks_of_one))
+        all_cells = _AllCells(
+            features=tuple(blocks_of_feature),
+            start=np.cumsum(cell_counts).astype(np.int64),
+            cell=np.concatenate([block.cell for block in blocks]).astype(np.int32),
+            value=np.concatenate([block.value for block in blocks]).astype(np.float32),
+        )
         return cls(
             windows=windows,
             window=torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
@@ -172,6 +191,7 @@ class Texts:
         for index, term in enumerate(terms):
             if term == BIGRAMS_TERM and content is not None:
                 values[index] = content[:count].flatten()
+                # cells of the feature, at queries of its gate
                 continue
             first, end = self.start[term.feature], self.start[term.feature + 1]
             cell = self.cell[first:end]
@@ -223,33 +243,6 @@ class _Block(NamedTuple):
 
     cell: Int[ndarray, " cell"]
     value: Float[ndarray, " cell"]
-
-
-def _find_cells(
-    windows: Sequence[Window],
-    width: int,
-    lexicon: TokenFacts,
-    relations: Sequence[Relation],
-    step: int,
-) -> _AllCells:
-    blocks_of_feature: dict[Feature, list[_Block]] = {}
-    first_row = 0
-    for window in windows:
-        for entries in _feature_cells(window, lexicon, relations):
-            block = _block(window, entries, first_row, width, step)
-            if len(block.cell):
-                blocks_of_feature.setdefault(entries.feature, []).append(block)
-        first_row += len(range(_first_query(window), len(window), step))
-    blocks = list(chain(*blocks_of_feature.values()))
-    counts = [0]
-    for blocks_of_one in blocks_of_feature.values():
-        counts.append(sum(len(block.cell) for block in blocks_of_one))
-    return _AllCells(
-        features=tuple(blocks_of_feature),
-        start=np.cumsum(counts).astype(np.int64),
-        cell=np.concatenate([block.cell for block in blocks]).astype(np.int32),
-        value=np.concatenate([block.value for block in blocks]).astype(np.float32),
-    )
 
 
 def _block(window: Window, entries: FeatureCells, first_row: int, width: int, step: int) -> _Block:

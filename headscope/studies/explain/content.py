@@ -86,6 +86,7 @@ def stream_rows(
         on_layer: called for each layer in order.
         layers: the first layers of the model that are read; all when None.
     """
+    # bigrams are read in two further passes, of their parts
     has_bigrams = reads_bigrams(model)
     times = 3 if has_bigrams else 1
 
@@ -162,6 +163,7 @@ def _attend_to_few(call: AttentionCall, part: slice, others: slice, *, before: i
         others: windows from which the earlier tokens' keys and values come.
         before: number of tokens just before the query that it sees, beside the first ones.
     """
+    # each token sees itself, the first tokens, and a few before it
     position = torch.arange(call.query.shape[2], device=call.query.device)
     distance = position[:, None] - position[None, :]
     is_near = (distance > 0) & (distance <= before)
@@ -174,6 +176,7 @@ def _attend_to_few(call: AttentionCall, part: slice, others: slice, *, before: i
     if len(bias) > 1:
         bias = bias[part]
     bias_of_both = torch.cat([bias, bias], -1).masked_fill(~is_seen, -torch.inf)
+    # keys of other tokens in their own text, and each part's own key
     output, _ = softmax_attend(
         call.query[part],
         torch.cat([call.key[others], call.key[part]], 2),
@@ -222,6 +225,7 @@ def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
         texts: windows and their rows.
         rise: change of attention on the rows that judge.
     """
+    # words at the rows that judge
     table = _TokenTable.of(texts)
     query = texts.query[texts.judged].numpy()
     window = texts.window[texts.judged].numpy()
@@ -240,6 +244,7 @@ def raised_pairs(texts: Texts, rise: Float[Tensor, "row key"]) -> str:
             "rise": rise.numpy()[row, key],
         }
     )
+    # a pair that comes often weighs more than by its mean
     rises = cells.groupby(["query", "key"])["rise"].agg(["sum", "size"])
     scores = rises["sum"] / np.sqrt(rises["size"])
     largest = scores.sort_values(ascending=False, kind="stable").index[:LISTED_PAIRS]

@@ -129,6 +129,7 @@ def explain(
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
+    # a stored run's text is read again
     run = run_named(model, revision=revision)
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
@@ -138,43 +139,39 @@ def explain(
         texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
         steps = Steps(bar, len(loaded.attention_layers))
         models = fit_models(loaded, texts, features, steps)
-    by_head = pd.DataFrame([_head_row(fitted) for fitted in models], columns=BY_HEAD)
+    # the terminal shows a row for each head; files have one for each of its features
+    head_rows = []
+    for fitted in models:
+        row = {
+            "layer": fitted.layer,
+            "head": fitted.head,
+            "bits": fitted.bits,
+            "position": fitted.position,
+            "ci_low": fitted.explained.low,
+            "ci_high": fitted.explained.high,
+            "feature_model": fitted.sentence,
+        }
+        head_rows.append(row | fitted.scores.columns())
+    by_head = pd.DataFrame(head_rows, columns=BY_HEAD)
     term_rows = [row for fitted in models for row in _term_rows(fitted)]
     mean = by_head[["position", "explained", "explained_rest", "iou", "iou_rest"]].mean()
+    # what poorly explained heads attend to that no feature names, the worst head first
+    poor = [fitted for fitted in models if fitted.explained.value < POOR]
+    poor.sort(key=lambda fitted: fitted.explained.value)
+    poor_notes = [
+        f"{head_name(fitted.layer, fitted.head)}: {fitted.explained.value:.2f} of its bits are "
+        f"explained; no feature names {fitted.unexplained}"
+        for fitted in poor
+    ]
     return StudyResult(
         title=f"{loaded.name}: feature models explain {mean['explained']:.2f} of a head's bits "
         f"(sinks and distance alone {mean['position']:.2f}), and {mean['explained_rest']:.2f} "
         f"without the first token, mean over {len(models)} heads",
         table=pd.DataFrame(term_rows, columns=[*FEATURE_MODEL_COLUMNS, *SCORE_COLUMNS]),
         terminal_table=by_head,
-        notes=[*notes, *_poor_notes(models)],
+        notes=[*notes, *poor_notes],
         values=mean.to_dict(),
     )
-
-
-def _poor_notes(models: Sequence[FeatureModel]) -> list[str]:
-    """What poorly explained heads attend to that no feature names, the worst head first."""
-    poor = [fitted for fitted in models if fitted.explained.value < POOR]
-    poor.sort(key=lambda fitted: fitted.explained.value)
-    return [
-        f"{head_name(fitted.layer, fitted.head)}: {fitted.explained.value:.2f} of its bits are "
-        f"explained; no feature names {fitted.unexplained}"
-        for fitted in poor
-    ]
-
-
-def _head_row(fitted: FeatureModel) -> dict[str, object]:
-    """The row of a head in the terminal."""
-    return {
-        "layer": fitted.layer,
-        "head": fitted.head,
-        "bits": fitted.bits,
-        "position": fitted.position,
-        "ci_low": fitted.explained.low,
-        "ci_high": fitted.explained.high,
-        "feature_model": fitted.sentence,
-        **fitted.scores.columns(),
-    }
 
 
 def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
@@ -213,6 +210,7 @@ def read_split_windows(
         max_length=min(LENGTH, model.context),
         seed=seed,
     )
+    # windows of two tokens have nothing to explain
     windows_read = [window for window in text if len(window) > 2]
     notes = []
     if len({window.document for window in windows_read}) < 2 * PARTS:
@@ -226,6 +224,7 @@ def read_split_windows(
             f"{', '.join(map(str, corpora))}: {len(windows_read)} windows of text; a model needs "
             f"at least {PARTS}, because it is fitted, chosen and judged on different ones"
         )
+    # documents are dealt, so that no document both fits and judges
     documents = sorted({window.document for window in windows_read})
     part = {document: number % PARTS for number, document in enumerate(documents)}
     # half of the windows fit, a quarter chooses and a quarter judges

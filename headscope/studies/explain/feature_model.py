@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import log
 from typing import NamedTuple
@@ -12,15 +15,87 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from headscope.printing import one_line
 from headscope.statistics.bootstrap import interval, resample
-from headscope.studies.explain.catalogue import BIGRAMS, BIGRAMS_TERM, GATES, Term, Texts
+from headscope.studies.explain.catalogue import (
+    BIGRAMS,
+    BIGRAMS_TERM,
+    GATES,
+    Term,
+    Texts,
+    kinds_of_tokens,
+)
 from headscope.studies.explain.content import LayerRows, raised_pairs
 from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.fit import LayerFit, Selector
 from headscope.studies.explain.pattern_scores import PatternPair, PatternScores, scores
 from headscope.studies.explain.places import PLACE_FEATURES
 from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
-from headscope.studies.explain.unexplained import Unexplained, unexplained
+
+LISTED = 3
+"""Number of tokens and of classes that are listed."""
+FIRST_TOKEN = "first token"
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Attention above that of the feature model, mean per query, in [0, 1]."""
+
+    total: float
+    by_class: dict[str, float]
+    """By the key's kind: `first token` or one of `GATES`; the `LISTED` largest."""
+    by_token: dict[str, float]
+    """By the key's token, without the first one; the `LISTED` largest."""
+
+    def __str__(self) -> str:
+        classes = ", ".join(f"{name} {mass:.2f}" for name, mass in self.by_class.items())
+        tokens = ", ".join(
+            f"“{one_line(token.strip()) or 'space'}” {mass:.2f}"
+            for token, mass in self.by_token.items()
+        )
+        return f"{self.total:.2f} of its attention ({classes}; tokens {tokens})"
+
+
+def unexplained(
+    texts: Texts, attention: Float[Tensor, "row key"], pattern: Float[Tensor, "row key"]
+) -> Unexplained:
+    """Attention of a head above its feature model's, on the rows that judge.
+
+    Args:
+        texts: windows and their rows.
+        attention: the head's attention on the rows that judge.
+        pattern: the feature model's.
+    """
+    # attention above the model's, by the key's kind and token
+    excess = (attention - pattern).clamp_min(0).double().numpy()
+    window_of_row = texts.window[texts.judged].numpy()
+    by_class: dict[str, float] = defaultdict(float)
+    by_token: dict[str, float] = defaultdict(float)
+    for index in np.unique(window_of_row):
+        window = texts.windows[index]
+        of_key = excess[window_of_row == index].sum(0)[: len(window)]
+        kinds = [GATES[kind] for kind in kinds_of_tokens(window).tolist()]
+        kinds[0] = FIRST_TOKEN
+        _add(by_class, kinds, of_key)
+        _add(by_token, window.strings[1:], of_key[1:])
+    rows = len(excess)
+    return Unexplained(
+        total=float(excess.sum()) / rows,
+        by_class=_largest(by_class, rows),
+        by_token=_largest(by_token, rows),
+    )
+
+
+def _add(masses: dict[str, float], names: Sequence[str], values: Float[ndarray, " key"]) -> None:
+    for name, value in zip(names, values.tolist(), strict=True):
+        masses[name] += value
+
+
+def _largest(masses: Mapping[str, float], rows: int) -> dict[str, float]:
+    """The `LISTED` largest masses, mean per row."""
+    order = sorted(masses, key=lambda name: -masses[name])
+    return {name: masses[name] / rows for name in order[:LISTED]}
+
 
 BIT = log(2)
 LISTED_FEATURES = 5
@@ -110,6 +185,7 @@ def term_logits(
         texts: windows and their rows.
         content: the head's values of `BIGRAMS`; None if no model has this feature.
     """
+    # features that the new texts have; the others add nothing
     number_of_feature = {feature.name: i for i, feature in enumerate(texts.features)}
     known = []
     terms = []
@@ -180,14 +256,19 @@ def explain_layer(
     texts: Texts, selector: Selector, rows: LayerRows, *, features: int
 ) -> list[FeatureModel]:
     """Fit and judge models of at most `features` features."""
+    # which features a head gets is decided layer by layer
     attention = rows.attention
     seen = texts.seen
     judged = texts.judged
     selection = slice(texts.selection_rows)
     drafts = LayerFit(texts, selector, attention, features, rows.content).grow()
-    places = _place_terms(texts)
+    # sinks and distance, as far as the texts have them
+    numbers = {feature: number for number, feature in enumerate(texts.features)}
+    places = [Term(numbers[feature], -1) for feature in PLACE_FEATURES if feature in numbers]
     place_values = texts.values(places)  # the same for every head
-    document = _judged_documents(texts)
+    document_of_window = np.array([window.document for window in texts.windows])
+    document_of_row = document_of_window[texts.window.numpy()]
+    _, document = np.unique(document_of_row[texts.judged], return_inverse=True)
 
     def explain(head: int) -> FeatureModel:
         judge = Judge(attention=attention[head, judged], seen=seen[judged], document=document)
@@ -198,9 +279,11 @@ def explain_layer(
             logits = torch.tensordot(weights, values[:, judged], 1)
             return judge.by_document(logits)
 
+        # sinks and distance alone, as a reference
         start = torch.zeros(len(places))
         by_place = fit(place_values[:, selection], start, steps=6, tolerance=1e-3)
         bits_of_place = bits(place_values, by_place.weights)
+        # the model as it was chosen, fitted again on more rows
         terms = drafts[head].terms
         content = None if rows.content is None else rows.content[head]
         values = texts.values(terms, content=content)
@@ -209,6 +292,7 @@ def explain_layer(
         pattern = log_pattern(
             torch.tensordot(fitted.weights, values[:, judged], 1), judge.seen
         ).exp()
+        # each feature is worth what is lost without it
         weights = fitted.weights.tolist()
         weighted = []
         for index, term in enumerate(terms):
@@ -247,17 +331,3 @@ def _without_content(
     weights = fitted.weights.clone()
     weights[index] = 0
     return log_pattern(torch.tensordot(weights, values, 1), judge.seen).exp()
-
-
-def _place_terms(texts: Texts) -> list[Term]:
-    """The features of sinks and distance that the texts have."""
-    numbers = {feature: number for number, feature in enumerate(texts.features)}
-    return [Term(numbers[feature], -1) for feature in PLACE_FEATURES if feature in numbers]
-
-
-def _judged_documents(texts: Texts) -> Int[ndarray, " row"]:
-    """The document of each row that judges, counted from 0."""
-    document_of_window = np.array([window.document for window in texts.windows])
-    document = document_of_window[texts.window.numpy()]
-    _, counted_from_0 = np.unique(document[texts.judged], return_inverse=True)
-    return counted_from_0

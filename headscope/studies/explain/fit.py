@@ -71,6 +71,7 @@ class Selector:
 
     def __init__(self, texts: Texts) -> None:
         """Group cells of the fitted rows by feature, gate and row."""
+        # groups of cells as sparse rows, so that one product sums them
         self.features = len(texts.features)
         cells = _GatedCells.of(texts)
         first = cells.first_of_groups()
@@ -78,10 +79,12 @@ class Selector:
         shape = (len(first), texts.fitted * texts.width)
         self.sums = csr_array((cells.value, cells.cell, bounds), shape=shape)
         self.squares = csr_array((cells.value**2, cells.cell, bounds), shape=shape)
+        # groups of each feature at each gate
         code_of_group = cells.code[first]
         counts = np.bincount(code_of_group, minlength=self.features * len(GATES))
         self.gated = torch.from_numpy(counts)
         self.ungated = self.gated.view(-1, len(GATES)).sum(1)
+        # features whose values are not 0 or 1 have a gain of another form
         smooth_codes = np.unique(cells.code[cells.value != 1])
         smooth = np.zeros(self.features, bool)
         smooth[smooth_codes // len(GATES)] = True
@@ -97,6 +100,7 @@ class Selector:
         self, target_mass: Float[Tensor, "group head"], pattern: Float[Tensor, "head row key"]
     ) -> Gains:
         """Gain of each candidate: all features, then all features at each gate."""
+        # mass of each group under the pattern, and its spread where values are smooth
         columns = _columns(pattern)
         mass = torch.from_numpy(self.sums @ columns)
         spread = mass.clone()
@@ -104,6 +108,7 @@ class Selector:
         squares = self.squares[smooth_groups.numpy()]
         spread[smooth_groups] = torch.from_numpy(squares @ columns)
         masses = _Masses(target=target_mass, model=mass, spread=spread)
+        # all features, then all features at each gate
         ungated = _gains(masses, self.ungated, self.smooth)
         smooth_by_gate = self.smooth.repeat_interleave(len(GATES))
         gated = _gains(masses, self.gated, smooth_by_gate)
@@ -173,6 +178,7 @@ def _gains(
     def total(values: Tensor) -> Tensor:
         return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
 
+    # the logits that each group's mass asks for
     heads, model = total(masses.target), total(masses.model)
     size = counts[:, None].clamp_min(1)
     difference_of_logits = _logit(heads / size) - _logit(model / size)
@@ -188,6 +194,7 @@ def _gains(
     is_smooth = smooth[:, None]
     nats = torch.where(is_smooth, difference**2 / curve / 4, nats)
     weight = torch.where(is_smooth, half_step, weight)
+    # candidates with few groups gain by chance
     is_rare = counts[:, None] < FEWEST
     return Gains(nats=torch.where(is_rare, -torch.inf, nats), weight=weight)
 
@@ -232,12 +239,15 @@ class LayerFit:
         self.content = content
         self.seen = texts.seen
         fitted = attention[:, : texts.fitted]
+        # gains below which a feature is not worth its place
         self.limit = self._least_gain(PAYS)
         self.least_worth = self._least_gain(WORTH)
         self.least_of_bigrams = self._least_gain(BIGRAMS_PAY)
         self.target_mass = selector.masses(fitted)
         self.pattern = torch.empty(fitted.shape)
-        terms = self._base_terms()
+        # begin with the initial features that the texts have, without a gate
+        numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
+        terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
         map_heads(self._begin, len(self.drafts))
 
@@ -248,11 +258,6 @@ class LayerFit:
         nats = kl_divergences(self.attention[:, choosing], uniform[choosing].log()).sum(-1)
         least = LEAST * (self.texts.selection_rows - self.texts.fitted)
         return (nats * share).clamp_min(least)
-
-    def _base_terms(self) -> list[Term]:
-        """The initial features that the texts have, without a gate."""
-        numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
-        return [Term(numbers[name], -1) for name in BASE if name in numbers]
 
     def _values(self, head: int, terms: Sequence[Term]) -> Float[Tensor, "term row key"]:
         """Values of features on the rows that fit and choose."""
@@ -291,7 +296,12 @@ class LayerFit:
         draft = self.drafts[head]
         if draft.done:
             return
-        number = self._best_candidate(gains.nats[:, head], draft.tried)
+        # the candidate with the largest gain that was not tried; a gated one must pay for its gate
+        nats = gains.nats[:, head].clone()
+        nats[torch.tensor(draft.tried, dtype=torch.long)] = -torch.inf
+        nats[self.selector.features :] /= GATED_PAYS
+        best = int(nats.argmax())
+        number = best if nats[best] > 0 else None
         if number is None:
             draft.done = True
             return
@@ -303,6 +313,7 @@ class LayerFit:
         start = torch.cat([draft.weights, initial_weight])
         fitted = self._fit(head, values, start)
         loss = self._judge(head, values, fitted.weights)
+        # what does not lower the loss of other documents is left out
         if draft.best - loss < float(self.limit[head]):
             draft.failed += 1
             draft.done = draft.failed >= TRIES
@@ -313,16 +324,6 @@ class LayerFit:
         draft.failed = 0
         draft.done = len(draft.terms) >= self.features + SPARE
         self.pattern[head] = fitted.pattern
-
-    def _best_candidate(
-        self, nats: Float[Tensor, " candidate"], tried: Sequence[int]
-    ) -> int | None:
-        """The candidate with the largest gain that was not tried; None if no gain is above 0."""
-        nats = nats.clone()
-        nats[torch.tensor(tried, dtype=torch.long)] = -torch.inf
-        nats[self.selector.features :] /= GATED_PAYS
-        number = int(nats.argmax())
-        return number if nats[number] > 0 else None
 
     def _fit(self, head: int, values: Tensor, start: Tensor, *, steps: int = 3) -> Fitted:
         count = self.texts.fitted
@@ -347,6 +348,7 @@ class LayerFit:
 
         Worth is measured on the choosing rows, after a refit of the other features.
         """
+        # the features grow a little beyond their number, and the cheapest go
         values = self._values(head, draft.terms)
         fitted = self._fit(head, values, draft.weights, steps=6)
         loss = self._judge(head, values, fitted.weights)
@@ -373,7 +375,10 @@ class LayerFit:
         curvature_cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
         for term in curvature_cost.argsort().tolist()[:TRIED_REMOVALS]:
             remaining = [other for other in range(len(values)) if other != term]
-            start = _weights_without(fitted, term)[remaining]
+            # start at the minimum of the quadratic approximation where the term's weight is 0
+            inverse = fitted.inverse
+            step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
+            start = (fitted.weights - step)[remaining]
             refitted = self._fit(head, values[remaining], start)
             loss = self._judge(head, values[remaining], refitted.weights)
             if loss < limit:
@@ -390,10 +395,3 @@ class _Fewer:
     fitted: Fitted
     loss: float
     """Divergence on the choosing rows in nats."""
-
-
-def _weights_without(fitted: Fitted, term: int) -> Float[Tensor, " term"]:
-    """Weights at the minimum of the quadratic approximation where one term's weight is 0."""
-    inverse = fitted.inverse
-    step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
-    return fitted.weights - step

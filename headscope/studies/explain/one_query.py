@@ -142,7 +142,8 @@ class PlainTextExplainer:
         size = len(window)
         logits = torch.zeros(len(terms.features), size, size)
         logits[:, texts.query] = terms.logits
-        shares = _softmax(logits.sum(0), window)
+        hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
+        shares: ndarray = logits.sum(0).masked_fill(hidden, -torch.inf).softmax(-1).numpy()
         return TextExplanation(terms.features, logits.numpy(), shares)
 
     def _content(self, fitted: FeatureModel, texts: Texts) -> Float[Tensor, "row key"] | None:
@@ -151,12 +152,6 @@ class PlainTextExplainer:
             return None
         contents = contents_of(self.model, texts, {fitted.layer})
         return contents[fitted.layer][fitted.head]
-
-
-def _softmax(logits: Float[Tensor, "query key"], window: Window) -> Float[ndarray, "query key"]:
-    hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
-    shares: ndarray = logits.masked_fill(hidden, -torch.inf).softmax(-1).numpy()
-    return shares
 
 
 def without_annotation(window: Window) -> Window:
@@ -216,6 +211,7 @@ def explain_at(
         ModelError: the model cannot be loaded.
         CorpusError: the corpus cannot be read, or is too short.
     """
+    # what can be refused is refused before the model is fitted
     check_unicode(text)
     layer, number = parse_head(head)
     run = run_named(model, revision=revision)
@@ -227,6 +223,7 @@ def explain_at(
     position = window.stop - 1 if query is None else query
     if position >= len(window):
         raise ArgumentError(f"query is {position}; the text has the tokens 0 to {len(window) - 1}")
+    # fitted on other documents, and applied to this text
     explainer = PlainTextExplainer.of(loaded, corpora, windows=windows, seed=seed)
     fitted = explainer.fit(layer, number, features=features)
     explanation = explainer.explain(fitted, window)

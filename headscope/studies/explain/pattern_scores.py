@@ -80,9 +80,20 @@ class PatternPair:
 
     def agreement(self, weight: Float[Tensor, " row"], smoothing: float) -> Agreement:
         """Agreement with a weight of each query; see `scores`."""
+        # a row without a pattern is explained by even attention
+        keys = self.seen.sum(-1, keepdim=True).clamp_min(1)
+        uniform = self.seen / keys
+        mixed = (1 - smoothing) * self.pattern + smoothing * uniform
+        has_pattern = self.pattern.sum(-1, keepdim=True) > 0
+        explanation = torch.where(has_pattern, mixed, uniform)
+        unexplained = kl_divergences(self.attention, explanation.log())
+        total = kl_divergences(self.attention, uniform.log())
+        # overlap of both patterns, as of two sets
+        intersection = torch.minimum(self.attention, self.pattern).sum(-1)
+        union = torch.maximum(self.attention, self.pattern).sum(-1)
         return Agreement(
-            explained=self._explained(weight, smoothing),
-            iou=self._iou(weight),
+            explained=1 - _ratio(_weighed(unexplained, weight), _weighed(total, weight)),
+            iou=_ratio(_weighed(intersection, weight), _weighed(union, weight)),
             correlation=self._correlation(weight),
         )
 
@@ -95,21 +106,6 @@ class PatternPair:
             pattern=_renormalised(self.pattern, seen, least=_NO_MASS),
             seen=seen,
         )
-
-    def _explained(self, weight: Tensor, smoothing: float) -> float:
-        keys = self.seen.sum(-1, keepdim=True).clamp_min(1)
-        uniform = self.seen / keys
-        mixed = (1 - smoothing) * self.pattern + smoothing * uniform
-        has_pattern = self.pattern.sum(-1, keepdim=True) > 0
-        explanation = torch.where(has_pattern, mixed, uniform)
-        unexplained = kl_divergences(self.attention, explanation.log())
-        total = kl_divergences(self.attention, uniform.log())
-        return 1 - _ratio(_weighed(unexplained, weight), _weighed(total, weight))
-
-    def _iou(self, weight: Tensor) -> float:
-        intersection = torch.minimum(self.attention, self.pattern).sum(-1)
-        union = torch.maximum(self.attention, self.pattern).sum(-1)
-        return _ratio(_weighed(intersection, weight), _weighed(union, weight))
 
     def _correlation(self, weight: Tensor) -> float:
         of_head = self._deviations(self.attention)

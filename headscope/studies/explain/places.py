@@ -71,6 +71,7 @@ def distances(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Single offsets, ranges of far offsets, and smooth functions of distance; not to token 0."""
     query, key = seen_cells(window)
     back = query - key
+    # single offsets and ranges, back and ahead
     offsets = {(steps, steps): feature for steps, feature in enumerate(OFFSET)}
     yield from _in_ranges(offsets | _FAR_AWAY, query, key, back)
     if window.attention_kind.sees_future:
@@ -81,6 +82,7 @@ def distances(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         key_ahead = key[is_ahead]
         yield cells(ANY_AHEAD, query_ahead, key_ahead)
         yield cells(LOG_AHEAD, query_ahead, key_ahead, np.log1p(-back[is_ahead]))
+    # smooth functions of distance
     distance = abs(back)
     log_distance = np.log1p(distance)
     yield cells(LOG_DISTANCE, query, key, log_distance)
@@ -104,6 +106,7 @@ def sentences(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     words = window.words
     if not len(words):
         return
+    # the sentence of the query and its neighbours
     query, key = seen_cells(window)
     sentence_of_token = window.sentence_of_token
     back = sentence_of_token[query] - sentence_of_token[key]
@@ -113,6 +116,7 @@ def sentences(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         if count < 0 and not is_there.any():
             continue
         yield cells(Feature(name, "syntactic"), query[is_there], key[is_there])
+    # beginnings of sentences: any of them, and that of the query's own
     is_first_word = np.diff(words.sentence, prepend=-1) != 0
     starts = words.first[is_first_word]
     yield all_seen(Feature("sentence start", "syntactic"), window, starts)
@@ -125,6 +129,7 @@ def sentences(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
 
 def trees(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Dependency links whatever their label, up to two steps away, and the roots of sentences."""
+    # links of one and two steps
     words = window.words
     head = words.head
     has_head = head >= 0

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from runpy import run_path
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
+from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
 from headscope.causal.head_set import Head
 from headscope.corpus.shipped import asked_corpora
+from headscope.corpus.window import Window
+from headscope.errors import HeadscopeError, first_line
+from headscope.heads import head_name, parse_head
 from headscope.measure.batches import give_back
 from headscope.options import Device, PathName, Revision, Seed
+from headscope.paths import given_file, resolved
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
@@ -36,9 +45,98 @@ from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import explain_layer
 from headscope.studies.explain.fit import Selector
 from headscope.studies.explain.pattern_scores import SCORES, PatternPair, PatternScores, scores
-from headscope.studies.explain.programs import Program, read_programs
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_result import StudyResult
+
+_MODULE = "headscope_programs"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function that computes a head's pattern."""
+
+    name: str
+    """Name of the head."""
+    file: Path
+    function: Callable[[list[str]], Any]
+    """From the tokens of a window, the first one included, to `[query key]` ≥ 0."""
+
+    def pattern(self, window: Window) -> Float[ndarray, "query key"]:
+        """The pattern over the keys that each query sees; a row sums to 1, or is 0 throughout.
+
+        Raises:
+            HeadscopeError: the function fails, or returns something else than such an array.
+        """
+        tokens = list(window.strings)
+        with _reported(self.file, f"{self.name} fails"):
+            result = np.asarray(self.function(tokens), dtype=float)
+        size = len(tokens)
+        is_valid = np.isfinite(result) & (result >= 0)
+        if result.shape != (size, size) or not is_valid.all():
+            raise HeadscopeError(
+                f"{self.file!s:.200}: {self.name} returns an array of shape {result.shape} with "
+                f"{(~is_valid).sum()} values that are negative or not finite; it should return "
+                f"shape ({size}, {size}), query by key, and values ≥ 0"
+            )
+        # keys that the model does not see count for nothing
+        visible = result * ~window.attention_kind.hidden(size)
+        mass = visible.sum(-1, keepdims=True)
+        rows: ndarray = np.divide(visible, mass, out=np.zeros_like(visible), where=mass > 0)
+        return rows
+
+
+def read_programs(path: Path) -> dict[Head, Program]:
+    """Run a Python file, and return its functions whose names are heads, such as `L5H1`.
+
+    Modules beside the file can be imported by it.
+
+    Raises:
+        HeadscopeError: the file cannot be read or run, or has no such function.
+    """
+    names = _run(path)
+    programs: dict[Head, Program] = {}
+    for name, value in names.items():
+        if not callable(value):
+            continue
+        try:
+            head = parse_head(name)
+        except HeadscopeError:
+            continue  # a helper of the programs
+        programs[head] = Program(name=head_name(*head), file=path, function=value)
+    if not programs:
+        raise HeadscopeError(
+            f"{path!s:.200}: no function for a head; name one as its head, such as L5H1"
+        )
+    return programs
+
+
+def _run(path: Path) -> Mapping[str, Any]:
+    """The names that a Python file defines."""
+    given_file(path, "for programs a Python file with a function per head")  # refuses a pipe
+    folder = str(resolved(path).parent)
+    sys.path.insert(0, folder)
+    try:
+        with _reported(path, "this file of programs cannot be run"):
+            return run_path(str(path), run_name=_MODULE)
+    finally:
+        sys.path.remove(folder)
+
+
+@contextmanager
+def _reported(path: Path, what: str) -> Iterator[None]:
+    """Turn an error of the user's code into one with its line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit would end the command as if it had done its work
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        line = f", line {lines[-1]}" if lines else ""
+        raise HeadscopeError(
+            f"{path!s:.200}{line}: {what}: {type(error).__name__}: {first_line(error):.200}"
+        ) from error
+
 
 SMOOTHING = 0.01
 """Share of uniform attention in the patterns whose bits are scored, except for feature models."""
@@ -91,6 +189,7 @@ def score_programs(
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
+    # programs are read first, as they may be wrong
     run = run_named(model, revision=revision)
     corpora = asked_corpora(text_of(run, corpus, seed=seed))
     program_of_head = read_programs(Path(programs))
@@ -100,6 +199,7 @@ def score_programs(
     parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
     relations = relations_of([ALL], loaded.attention_kind)
     texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
+    # a layer at a time, as its patterns are large
     scorer = _Scorer(texts, Selector(texts), program_of_head, features)
     rows: list[dict[str, object]] = []
     with progress_bar(progress, "scoring programs", unit="layers") as bar:
@@ -139,14 +239,17 @@ class _Scorer:
         if not heads:
             return []
         of_heads = all_heads.of(heads)
+        # a feature model of each head with a program, on the same rows
         models = explain_layer(self.texts, self.selector, of_heads, features=self.features)
         rows = []
         for head, attention_of_head, fitted in zip(heads, of_heads.attention, models, strict=True):
             judged = attention_of_head[self.texts.judged]
+            pattern = torch.zeros_like(judged)
+            pattern[:, 0] = 1
             by_explanation = {
                 "program": self._scores(judged, self._by_program((layer, head))),
                 "feature model": fitted.scores,
-                "first token": self._scores(judged, _on_first_token(judged)),
+                "first token": self._scores(judged, pattern),
             }
             for explanation, agreement in by_explanation.items():
                 names = {"layer": layer, "head": head, "explanation": explanation}
@@ -169,9 +272,3 @@ class _Scorer:
             of_window = self.programs[head].pattern(window)
             pattern[is_here, : len(window)] = of_window[query_of_row[is_here]]
         return torch.from_numpy(pattern).float()
-
-
-def _on_first_token(attention: Float[Tensor, "row key"]) -> Float[Tensor, "row key"]:
-    pattern = torch.zeros_like(attention)
-    pattern[:, 0] = 1
-    return pattern

@@ -138,6 +138,7 @@ def replace_heads(
         loaded, _ = model_or_run(run or model, revision=revision, device=device)
         Rerunner(loaded, loss_score(loaded))  # fails before any text is read
         parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
+        # losses are measured on documents that no model was fitted on
         unseen = _unseen_windows(loaded, corpora, windows=windows, seed=seed)
         if not unseen:
             unseen = parts[2]
@@ -149,11 +150,13 @@ def replace_heads(
         lexicon = TokenFacts.of(parts[0])
         texts = Texts.of(parts, lexicon, relations)
         models = fit_models(loaded, texts, features, Steps(bar, len(loaded.attention_layers)))
+        # what stands in the place of a pattern, feature models first
         stand_ins = StandIns(
             features=FeatureLogits(models, lexicon, relations, loaded),
             means=means_by_distance(loaded, [*parts[0], *parts[1]]),
             attention_kind=loaded.attention_kind,
         )
+        # random sets, and the best explained heads
         head_sets = drawn_heads(models, seed=seed)
         changes = len(stand_ins.on(unseen[:1])) * len(head_sets)
         advance = Steps(bar, token_count(unseen) * (1 + changes)).advance
@@ -203,6 +206,7 @@ def _unseen_windows(
     model: Model, corpora: Sequence[str | Path], *, windows: int, seed: int
 ) -> list[Window]:
     """Windows of documents that follow those which `read_split_windows` reads."""
+    # the first documents were read to fit and judge
     tokens_seen = windows * SPREAD
     text = TextWindows(
         corpora,
@@ -253,10 +257,15 @@ def _table(
     seed: int,
 ) -> pd.DataFrame:
     """A row per replacement, order and share."""
+    # each replacement is compared with feature models in the same heads
     names = dict.fromkeys(change.name for change in losses.changed)
     rows = []
     for name, order, share in product(names, (RANDOM, BEST), SHARES):
-        draws = _draws_of(order, share, head_sets)
+        # all heads are the same set in every order
+        if share == 1:
+            draws = [HeadDraw(RANDOM, share)]
+        else:
+            draws = [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
         compared = [] if name == FEATURE_MODEL else draws
         measured = _Measured(
             draws=[losses.changed[_Change(name, draw)] for draw in draws],
@@ -276,6 +285,7 @@ def _table(
 
 def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]) -> StudyResult:
     """The result of a causal model in perplexity, and of an encoder in distances."""
+    # a distance of states has no perplexity
     predicts = model.attention_kind.predicts_next
     if not predicts:
         table = table.assign(**dict.fromkeys(OF_PERPLEXITY, np.nan))
@@ -284,6 +294,7 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
     is_stated = (of_models["order"] == RANDOM) & (of_models["share"] == TITLE_SHARE)
     stated = of_models[is_stated].iloc[0]
     before = f"; perplexity {exp(clean.mean):.1f} with their own" if predicts else ""
+    # the terminal shows a column for each replacement
     by_replacement = table.pivot_table(
         index=["order", "share"], columns="replacement", values=column, sort=False
     )
@@ -301,13 +312,6 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
 def _draw_distances(result: StudyResult) -> Figure:
     """The figure of an encoder."""
     return _OF_ENCODERS.figure(result.title, result.table)
-
-
-def _draws_of(order: str, share: float, head_sets: HeadSets) -> list[HeadDraw]:
-    """The sets of an order and share; all heads are the same set in every order."""
-    if share == 1:
-        return [HeadDraw(RANDOM, share)]
-    return [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
 
 
 def _by_document(losses: Sequence[TextLoss], documents: Int[ndarray, " window"]) -> TextLoss:
@@ -333,6 +337,7 @@ def _numbers(
     measured: _Measured, unchanged: TextLoss, documents: Int[ndarray, " window"], seed: int
 ) -> dict[str, float]:
     """The numbers of a row."""
+    # windows of a document are resampled together
     before = _by_document([unchanged], documents)
     after = _by_document(measured.draws, documents)
     risen, low, high = rise(after, before, seed=seed)

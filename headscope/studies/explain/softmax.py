@@ -72,6 +72,7 @@ def newton(
         steps: largest number of steps.
         tolerance: nats per row below which a step is the last.
     """
+    # Σ KL is a constant, minus the mass of each feature, plus log-sum-exp
     rows, flat = len(attention), values.flatten(1)
     target_mass = flat @ attention.flatten()
     negative_entropy = float(-torch.special.entr(attention).sum(dtype=torch.float64))
@@ -91,6 +92,7 @@ def newton(
     loss, pattern = at(weights)
     eye = torch.eye(len(weights), device=flat.device)
     inverse = eye
+    # damped: a step that does not lower the loss is shortened
     for _ in range(steps):
         weighed = values * pattern
         mean = weighed.sum(-1)

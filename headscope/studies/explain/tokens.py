@@ -71,6 +71,7 @@ def spelling(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     has_pieces = words.last > words.first
     begins = [text.strip()[:1] for text in window.strings]
     _, first_occurrence = np.unique(tokens, return_index=True)
+    # features that all texts share, then the most frequent tokens of these
     keys_by_name = {
         "key first piece": words.first[has_pieces],
         "key last piece": words.last[has_pieces],
@@ -129,6 +130,7 @@ def marks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
 def repeat_features(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
     """Earlier copies of the query's token, the one and two tokens after them, and those before."""
     tokens = window.tokens
+    # pairs of equal tokens; those ahead are features of their own
     is_equal = tokens[:, None] == tokens[None, :]
     if window.attention_kind.sees_future:
         yield from _repeats_ahead(np.triu(is_equal, k=1))
@@ -139,10 +141,12 @@ def repeat_features(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCell
     # True if the tokens before the query and the key are equal too
     two = np.zeros_like(same)
     two[1:, 1:] = same[1:, 1:] & same[:-1, :-1]
+    # keys beside an earlier copy
     yield _beside_copies("follower", same, 1)
     yield _beside_copies("follower-2", same, 2)
     yield _beside_copies("before same", same, -1)
     yield _beside_copies("follower of two", two, 1)
+    # the nearest copy alone, and the token after it
     back = same[:, ::-1].argmax(1)
     last = np.where(same.any(1), len(window) - 1 - back, -1)
     query = np.flatnonzero(last > 0)
@@ -188,6 +192,7 @@ def baselines(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         if name in _FEATURES:
             query = np.flatnonzero(keys >= 0)
             yield cells(Feature(name, _kind(name)), query, keys[query])
+    # the nearest word of a class, whatever the query is
     for name in CLASSES:
         last_tokens = words.last[of_class(window, name)]
         is_last = np.zeros(len(window), bool)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import pandas as pd
 from jinja2 import Environment
 from pydantic import Field
 
@@ -108,7 +107,14 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
         path = ""
         for row in heads.itertuples():
             path += f"M{row.head} {row_of_layer[row.layer]}h1v1h-1z"
-        share = TypeShare(str(name), len(heads), _span(heads), path)
+        # the layers of the middle half of the heads
+        ends = heads["layer"].quantile([0.25, 0.75], interpolation="nearest")
+        share = TypeShare(
+            str(name),
+            len(heads),
+            "–".join(dict.fromkeys(layer_name(int(layer)) for layer in ends)),
+            path,
+        )
         shares.append(share)
     return shares
 
@@ -116,12 +122,6 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
 def functions_first(names: Iterable[str]) -> list[str]:
     """Types in the order of the legend: functions, attention sinks, then no type."""
     return [name for members in legend_groups(names).values() for name in members]
-
-
-def _span(heads: pd.DataFrame) -> str:
-    """Layers of the middle half of the heads."""
-    ends = heads["layer"].quantile([0.25, 0.75], interpolation="nearest")
-    return "–".join(dict.fromkeys(layer_name(int(layer)) for layer in ends))
 
 
 INDEX = "index.html"

@@ -119,7 +119,14 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     """
     sinks = partial_sink_lines(run.evidence, run.thresholds)
     is_tagged = run.evidence["tagged"].astype(bool)
-    general = _general(run.evidence[is_tagged])
+    # each general label once, by layer and head
+    labels = run.evidence[is_tagged][["layer", "head", "type", GENERAL]].drop_duplicates()
+    general: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for layer, head, kind, label in labels.to_numpy().tolist():
+        if pd.isna(label) or not label:
+            continue
+        sentence = f"General tag {kind}/{label}: the head does not separate these labels."
+        general[layer, head].append(sentence)
     sentences: dict[tuple[int, int], list[str]] = {}
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
@@ -131,18 +138,6 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
             lines += [f"Direct effect: {line}." for line in effects]
         lines += _feature_model(run, row)
         sentences[key] = lines
-    return sentences
-
-
-def _general(tags: pd.DataFrame) -> dict[tuple[int, int], list[str]]:
-    """Sentences on the general labels of heads' tags, each once, by layer and head."""
-    labels = tags[["layer", "head", "type", GENERAL]].drop_duplicates()
-    sentences: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for layer, head, kind, label in labels.to_numpy().tolist():
-        if pd.isna(label) or not label:
-            continue
-        sentence = f"General tag {kind}/{label}: the head does not separate these labels."
-        sentences[layer, head].append(sentence)
     return sentences
 
 
