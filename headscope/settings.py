@@ -42,7 +42,7 @@ def _option(default: Any, description: str, panel: str) -> Any:
     return Field(**{key: default}, description=description, json_schema_extra=extra)
 
 
-def _check_haystack(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def check_haystack(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Lengths of haystacks, or one file.
 
     Raises:
@@ -100,7 +100,7 @@ class Settings(Options):
         "Baselines and the challenge set that ship are for English only.",
         _TEXT,
     )
-    haystack: Annotated[Names | None, AfterValidator(_check_haystack)] = _option(
+    haystack: Annotated[Names | None, AfterValidator(check_haystack)] = _option(
         None,
         "With --types retrieval: also read facts in long text, at lengths such as 2048,8192, or "
         "those of a .jsonl file with context, question and answer.",

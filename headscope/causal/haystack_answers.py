@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import torch
 from jaxtyping import Int
 from numpy import ndarray
 
+from headscope.causal.intervention import Intervention
 from headscope.causal.loss import chunked_losses, last_stream, logits_of, network_of
 from headscope.corpus.window import Window
 from headscope.models.model import Model
@@ -53,9 +55,15 @@ def haystack_answers(
     model: Model,
     windows: Sequence[Window],
     names: Sequence[str],
-    progress: Callable[[int], None] = lambda tokens: None,
+    change: Intervention | None = None,
 ) -> pd.DataFrame:
     """How well a causal model answers the questions of haystacks, a row for each question.
+
+    Args:
+        model: the model.
+        windows: haystacks.
+        names: their lengths or their file, as requested.
+        change: applied while each window runs.
 
     Columns: `document`, `length`, `depth`; `correct`, 1 if each token of the answer is the most
     likely one after those before it; `log_probability` of the answer in nats.
@@ -67,7 +75,8 @@ def haystack_answers(
     rows: list[dict[str, float]] = []
     for window in windows:
         tokens = torch.from_numpy(window.tokens).to(model.device)
-        stream = last_stream(network, tokens[None])[0]
+        with nullcontext() if change is None else change.applied(model):
+            stream = last_stream(network, tokens[None])[0]
         for question in questions_of(window).itertuples(index=False):
             places = torch.from_numpy(answer_tokens(window, question.query)).to(model.device)
             states, labels = stream[places - 1], tokens[places]
@@ -82,7 +91,6 @@ def haystack_answers(
                     "log_probability": -float(loss),
                 }
             )
-        progress(len(window))
     return pd.DataFrame(rows)
 
 
