@@ -54,8 +54,13 @@ class ChosenRows(AttentionChange):
         """The layer's own output; the one window of the batch is read."""
         keys = CleanKeys.of(call, 0, call.key.shape[2])
         every = torch.from_numpy(self.queries).to(call.query.device)
-        for query in every.split(TILE):
-            own = (part[0][:, query].transpose(0, 1) for part in (call.query, call.key, call.value))
-            attention, _ = keys.read(*own, query)
+        for start in range(0, len(every), TILE):
+            query = every[start : start + TILE]
+            attention, _ = keys.read(
+                call.query[0][:, query].transpose(0, 1),
+                call.key[0][:, query].transpose(0, 1),
+                call.value[0][:, query].transpose(0, 1),
+                query,
+            )
             self.on_tile(Tile(call.layer, query, attention, keys))
         return call.output()

@@ -15,13 +15,13 @@ from headscope.causal.intervention import Intervention
 from headscope.causal.loss import chunked_losses, last_stream, logits_of, network_of
 from headscope.corpus.window import Window
 from headscope.models.model import Model
-from headscope.stimuli.haystack import DEPTHS, NEEDLE, haystack_lengths, length_of
+from headscope.stimuli.haystack import DEPTHS, NEEDLE, NULL, haystack_lengths, length_of
 
 
 def answer_tokens(window: Window, query: int) -> Int[ndarray, " token"]:
     """Positions of the tokens of the answer that is due after a question's last token."""
-    own = window.arrows
-    right = own.first[(own.kind == NEEDLE) & own.right & (own.query == query)]
+    arrows = window.arrows
+    right = arrows.first[(arrows.kind == NEEDLE) & arrows.right & (arrows.query == query)]
     rows = np.sort(window.words.row_at(right))
     # an answer that stands at several places has as many words at each
     runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
@@ -36,9 +36,9 @@ def questions_of(window: Window) -> pd.DataFrame:
     `depth` is one of `DEPTHS`: with as many questions, by the order of their answers; else the
     nearest to the percentage of the text that comes before the answer.
     """
-    own = window.arrows
-    of_answers = own.take((own.kind == NEEDLE) & own.right)
-    nulls = own.query[own.kind != NEEDLE]
+    arrows = window.arrows
+    of_answers = arrows.take((arrows.kind == NEEDLE) & arrows.right)
+    nulls = arrows.query[arrows.kind == NULL]
     end = int(nulls.min()) if len(nulls) else len(window)
     rows = pd.DataFrame({"query": of_answers.query, "key": of_answers.first})
     rows = rows.groupby("query", as_index=False)["key"].min()

@@ -107,8 +107,8 @@ def _haystack(
     def tokens(text: str) -> int:
         return len(tokenizer.encode(Document("part", text, ())).tokens)
 
-    # names and values with other first letters; names of equal length, so that one can be
-    # exchanged for another in place
+    # names and values with other first letters, so that the first token of an answer tells it;
+    # names of as many tokens, so that their length does not
     words = _made_up_words(rng, tokens)
     names, values = words[: len(DEPTHS)], words[len(DEPTHS) :]
     form, asks = FORMS[number // len(FORMS) % len(FORMS)]
@@ -144,9 +144,9 @@ def _haystack(
         for depth in np.flatnonzero(before == at).tolist():
             needle = int(order[depth])
             text = f" {needles[needle]}" if context else needles[needle]
-            words = [len(context) + word.start for word in read_text("needle", text).words]
+            word_starts = [len(context) + word.start for word in read_text("needle", text).words]
             starts[needle] = len(context) + text.rindex(values[needle])
-            beside[needle] = [start for start in words if start != starts[needle]]
+            beside[needle] = [at for at in word_starts if at != starts[needle]]
             context += text
         if at < len(sentences):
             context += f" {sentences[at]}" if context else sentences[at]

@@ -208,10 +208,10 @@ class WindowReading:
     def of(cls, model: Any, window: Window) -> WindowReading:
         """A reading that is filled while the model runs with `rows` applied."""
         queries = questions_of(window)["query"].to_numpy(copy=True)
-        own = window.arrows
+        arrows = window.arrows
         keys: list[ndarray] = []
         for query in queries.tolist():
-            right = own.take((own.query == query) & own.right)
+            right = arrows.take((arrows.query == query) & arrows.right)
             spans = {*zip(right.first.tolist(), right.last.tolist(), strict=True)}
             keys.append(np.concatenate([np.arange(a, b + 1) for a, b in sorted(spans)]))
         places = tuple(answer_tokens(window, query) for query in queries.tolist())
