@@ -220,11 +220,11 @@ def _answered(model: LoadedModel, text: Text, settings: Settings) -> tuple[Text,
     names = settings.haystack or ()
     answers = haystack_answers(model, haystacks, names)
     refused = refused_lengths(accuracies(answers, seed=settings.seed), chance_of(names))
-    kept: list[Window] = []
+    readable: list[Window] = []
     for window in text.synthetic:
         if window.stimulus != HAYSTACK.name or length_of(window, names) not in refused:
-            kept.append(window)
-    return replace(text, synthetic=kept), list(refused.values())
+            readable.append(window)
+    return replace(text, synthetic=readable), list(refused.values())
 
 
 def _choose_precision(

@@ -88,8 +88,8 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
     document = read_text(name, "".join(parts))
-    kept = tuple(link for link in arrows if link is not None)
-    return replace(document, arrows=kept, stimulus=HAYSTACK.name)
+    links = tuple(link for link in arrows if link is not None)
+    return replace(document, arrows=links, stimulus=HAYSTACK.name)
 
 
 def haystack_documents(

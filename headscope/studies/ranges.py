@@ -116,10 +116,10 @@ def ranges(
         steps = Steps(bar, 3 * len(texts) * length)
 
         # how much of each head's output every window keeps
-        kept = Kept(loaded, length)
+        outputs = Kept(loaded, length)
         for tokens in texts:
             at = length // 2 + evenly(length - length // 2, queries)
-            read_rows(loaded, tokens, at, kept.add)
+            read_rows(loaded, tokens, at, outputs.add)
             steps.advance(length)
 
         # attention on the token after the earlier copy, by the distance of the copies
@@ -136,9 +136,9 @@ def ranges(
                 steps.advance(length)
             curves[kind] = np.mean(masses, 0)
 
-    shares = kept.shares()
-    table = _table(loaded, run, kept, shares, curves)
-    curve_rows = _curve_rows(table, kept.sizes, shares, curves)
+    shares = outputs.shares()
+    table = _table(loaded, run, outputs, shares, curves)
+    curve_rows = _curve_rows(table, outputs.sizes, shares, curves)
     far = int((table["window"] > length // 4).sum())
     return StudyResult(
         title=f"{name_of(loaded.name)}: {far} of {len(table)} heads need more than {length // 4:,} "
@@ -307,7 +307,7 @@ def reach(
 
 
 def _table(
-    model: Model, run: Any, kept: Kept, shares: ndarray, curves: dict[str, ndarray]
+    model: Model, run: Any, outputs: Kept, shares: ndarray, curves: dict[str, ndarray]
 ) -> pd.DataFrame:
     layers, heads = np.meshgrid(model.attention_layers, range(model.heads), indexing="ij")
     table = pd.DataFrame({"layer": layers.ravel(), "head": heads.ravel()})
@@ -315,11 +315,11 @@ def _table(
     if run is not None:
         tags = run.heads.set_index(["layer", "head"])["tags"]
         table["tags"] = tags.reindex(pd.MultiIndex.from_frame(table[["layer", "head"]])).to_numpy()
-    table["window"] = kept.window(shares).ravel()
-    table["first"] = kept.first().ravel()
+    table["window"] = outputs.window(shares).ravel()
+    table["first"] = outputs.first().ravel()
     for kind, curve in curves.items():
         table[kind] = curve[0].ravel()
-        table[f"{kind}_range"] = reach(curve, kept.sizes[-1]).ravel()
+        table[f"{kind}_range"] = reach(curve, outputs.sizes[-1]).ravel()
     return table[STUDY.names]
 
 
