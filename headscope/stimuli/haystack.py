@@ -61,7 +61,7 @@ class Question:
     """First characters of the words of the answer, at each place where it stands."""
     others: Sequence[int]
     """First characters of words of the same form that are no answer."""
-    beside: Sequence[int]
+    other_words: Sequence[int]
     """First characters of the other words of the needle."""
 
 
@@ -80,7 +80,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     for question in questions:
         asked = f"Question: {question.text}\nAnswer:"
         query = end + len(asked) - 1
-        for kind, others in ((NEEDLE, question.others), (WORDS, question.beside)):
+        for kind, others in ((NEEDLE, question.others), (WORDS, question.other_words)):
             candidates = [*question.answers, *others]
             arrows.append(arrow(kind, query, question.answers, candidates))
         parts.append(f"{asked} {question.answer}\n")
@@ -136,7 +136,7 @@ def _haystack(
 
     # each needle comes before the sentence at its depth
     starts: dict[int, int] = {}
-    beside: dict[int, list[int]] = {}
+    other_words: dict[int, list[int]] = {}
     before = np.searchsorted(ends, np.array(DEPTHS) / 100 * max(ends, default=0))
     order = rng.permutation(len(DEPTHS))
     context = ""
@@ -146,7 +146,7 @@ def _haystack(
             text = f" {needles[needle]}" if context else needles[needle]
             word_starts = [len(context) + word.start for word in read_text("needle", text).words]
             starts[needle] = len(context) + text.rindex(values[needle])
-            beside[needle] = [at for at in word_starts if at != starts[needle]]
+            other_words[needle] = [at for at in word_starts if at != starts[needle]]
             context += text
         if at < len(sentences):
             context += f" {sentences[at]}" if context else sentences[at]
@@ -155,7 +155,7 @@ def _haystack(
         others = [start for other, start in starts.items() if other != needle]
         text = asks.format(names[needle])
         answers = [starts[needle]]
-        questions.append(Question(text, values[needle], answers, others, beside[needle]))
+        questions.append(Question(text, values[needle], answers, others, other_words[needle]))
     return question_document(f"haystack-{length}-{number}", context, questions)
 
 
@@ -249,8 +249,8 @@ def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> Question
     drawn = rng.permutation(others)[: MAX_CANDIDATES - 1].tolist()
     sentences = {word.sentence for word in words if word.start in answers}
     of_needle = [word.start for word in words if word.sentence in sentences]
-    beside = [start for start in of_needle if start not in answers]
-    return Question(row["question"].strip(), answer, answers, drawn, beside)
+    other_words = [start for start in of_needle if start not in answers]
+    return Question(row["question"].strip(), answer, answers, drawn, other_words)
 
 
 def _form(word: str) -> str:
