@@ -78,12 +78,12 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     end = sum(map(len, parts))
     arrows: list[Arrow | None] = []
     for question in questions:
-        asked = f"Question: {question.text}\nAnswer:"
-        query = end + len(asked) - 1
+        line = f"Question: {question.text}\nAnswer:"
+        query = end + len(line) - 1
         for kind, others in ((NEEDLE, question.others), (WORDS, question.other_words)):
             candidates = [*question.answers, *others]
             arrows.append(arrow(kind, query, question.answers, candidates))
-        parts.append(f"{asked} {question.answer}\n")
+        parts.append(f"{line} {question.answer}\n")
         end += len(parts[-1])
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
@@ -116,23 +116,25 @@ def _haystack(
     needles = [form.format(*pair) for pair in pairs]
 
     # sentences of shipped texts in their order, up to the room that needles and questions leave
-    asked = [Question(asks.format(name), value, (), (), ()) for name, value in pairs]
-    tail = question_document("", "", asked).text
+    questions_alone = [Question(asks.format(name), value, (), (), ()) for name, value in pairs]
+    tail = question_document("", "", questions_alone).text
     around = 1 if tokenizer.template is None else 1 + len(tokenizer.template)
-    room = length - around - SLACK - tokens(tail) - sum(tokens(f" {needle}") for needle in needles)
+    most_tokens = (
+        length - around - SLACK - tokens(tail) - sum(tokens(f" {needle}") for needle in needles)
+    )
     sentences: list[str] = []
     ends: list[int] = []
     texts = shipped_sentences()
-    place = int(rng.integers(len(texts)))
+    number_of_sentence = int(rng.integers(len(texts)))
     total = 0
     while True:
-        sentence = texts[place % len(texts)]
+        sentence = texts[number_of_sentence % len(texts)]
         total += tokens(f" {sentence}")
-        if total > room:
+        if total > most_tokens:
             break
         sentences.append(sentence)
         ends.append(total)
-        place += 1
+        number_of_sentence += 1
 
     # each needle comes before the sentence at its depth
     starts: dict[int, int] = {}
@@ -246,11 +248,11 @@ def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> Question
             answers.append(word.start)
         elif _form(word.form) == _form(answer):
             others.append(word.start)
-    drawn = rng.permutation(others)[: MAX_CANDIDATES - 1].tolist()
+    candidates = rng.permutation(others)[: MAX_CANDIDATES - 1].tolist()
     sentences = {word.sentence for word in words if word.start in answers}
     of_needle = [word.start for word in words if word.sentence in sentences]
     other_words = [start for start in of_needle if start not in answers]
-    return Question(row["question"].strip(), answer, answers, drawn, other_words)
+    return Question(row["question"].strip(), answer, answers, candidates, other_words)
 
 
 def _form(word: str) -> str:

@@ -218,7 +218,7 @@ class WindowReading:
             spans = {*zip(right.first.tolist(), right.last.tolist(), strict=True)}
             keys.append(np.concatenate([np.arange(a, b + 1) for a, b in sorted(spans)]))
         places = tuple(answer_tokens(window, query) for query in queries.tolist())
-        asked = np.unique(np.concatenate(places) - 1)
+        positions = np.unique(np.concatenate(places) - 1)
         tiles: dict[tuple[int, int], Tensor] = {}
         clean: dict[int, CleanKeys] = {}
 
@@ -227,7 +227,7 @@ class WindowReading:
             for query, row in zip(tile.query.tolist(), tile.attention, strict=True):
                 tiles[tile.layer, query] = row
 
-        rows = ChosenRows(model.attention_layers, asked, store)
+        rows = ChosenRows(model.attention_layers, positions, store)
         return cls(window, queries, tuple(keys), places, rows, tiles, clean)
 
     def mass(self) -> Float[ndarray, "question layer head"]:
@@ -243,22 +243,22 @@ class WindowReading:
         tokens = self.window.tokens
         copied = []
         for keys, places in zip(self.keys_of, self.places, strict=True):
-            for place in places.tolist():
-                same = keys[tokens[keys] == tokens[place]]
+            for token in places.tolist():
+                same = keys[tokens[keys] == tokens[token]]
                 of_layers = []
                 for layer in self.clean:
-                    largest = self.tiles[layer, place - 1].argmax(-1).cpu().numpy()
+                    largest = self.tiles[layer, token - 1].argmax(-1).cpu().numpy()
                     of_layers.append(np.isin(largest, same))
                 copied.append(np.stack(of_layers).astype(float))
         return np.stack(copied)
 
     def outputs(self, rerunner: QueryRerunner) -> dict[int, Float[Tensor, "query head width"]]:
         """Each head's z by layer at the questions, and last at the question about nothing."""
-        taken: dict[int, Tensor] = {}
+        by_layer: dict[int, Tensor] = {}
         every = np.append(self.queries, self._null)
-        record = _Recorded({layer: [] for layer in self.clean}, {}, taken)
+        record = _Recorded({layer: [] for layer in self.clean}, {}, by_layer)
         rerunner.log_probabilities(self.window.tokens, every, self.clean, record)
-        return taken
+        return by_layer
 
     @property
     def _null(self) -> int:
@@ -290,11 +290,11 @@ class WindowReading:
 class _Recorded(HeadsSet):
     """Every head's z as it is, stored for each layer."""
 
-    taken: dict[int, Tensor]
+    by_layer: dict[int, Tensor]
 
     def edit(self, layer: int, z: Float[Tensor, "row position head width"]) -> Tensor:
         """The z itself."""
-        self.taken[layer] = z[:, 0]
+        self.by_layer[layer] = z[:, 0]
         return z
 
 

@@ -38,7 +38,7 @@ from headscope.views.study_result import StudyResult
 LENGTH, WINDOWS, QUERIES = 2_048, 4, 32
 FIRST = 4
 """First tokens that every window keeps, as StreamingLLM does (Xiao et al. 2024)."""
-KEPT = 0.95
+ENOUGH = 0.95
 SHORTEST = 16
 """Tokens of the shortest window."""
 COPY = 32
@@ -47,7 +47,7 @@ NEAREST = 64
 """Least distance of two copies."""
 LEAST_MASS = 0.1
 """Least mass at the nearest copies of a head whose range is stated."""
-DRAWN = 8
+FIGURE_HEADS = 8
 """Heads with the longest windows that the figure shows."""
 KINDS = ("random", "natural")
 
@@ -116,7 +116,7 @@ def ranges(
         steps = Steps(bar, 3 * len(texts) * length)
 
         # how much of each head's output every window keeps
-        outputs = Kept(loaded, length)
+        outputs = WindowOutputs(loaded, length)
         for tokens in texts:
             at = length // 2 + evenly(length - length // 2, queries)
             read_rows(loaded, tokens, at, outputs.add)
@@ -146,7 +146,7 @@ def ranges(
         table=table,
         terminal_table=table.sort_values("window", ascending=False, kind="stable"),
         values={"curves": curve_rows.to_dict("records"), "length": length},
-        draw=partial(STUDY.draw, table=_drawn(curve_rows, table)),
+        draw=partial(STUDY.draw, table=_rows_of_figure(curve_rows, table)),
     )
 
 
@@ -154,8 +154,10 @@ def _texts(
     model: Model, corpora: Sequence[Any], length: int, count: int, seed: int
 ) -> list[Int[ndarray, " token"]]:
     """Tokens of natural text; documents are joined, since few are that long."""
-    most = count * length + length
-    text = TextWindows(corpora, model.tokenizer, max_tokens=most, max_length=length, seed=seed)
+    max_tokens = count * length + length
+    text = TextWindows(
+        corpora, model.tokenizer, max_tokens=max_tokens, max_length=length, seed=seed
+    )
     joined = np.concatenate([window.tokens[1:] for window in text])
     size = length - 1
     bos = np.array([model.tokenizer.bos])
@@ -176,7 +178,7 @@ def read_rows(
         network.base_model(torch.from_numpy(tokens)[None].to(model.device), use_cache=False)
 
 
-class Kept:
+class WindowOutputs:
     """How much of each head's output is left if it attends to the last and the first tokens alone.
 
     Args:
@@ -197,17 +199,17 @@ class Kept:
     def add(self, tile: Tile) -> None:
         """Add some rows of a layer."""
         row = self._row[tile.layer]
-        whole = tile.read_by(tile.attention)
-        key = torch.arange(tile.attention.shape[-1], device=whole.device)
+        output = tile.read_by(tile.attention)
+        key = torch.arange(tile.attention.shape[-1], device=output.device)
         distance = tile.query[:, None] - key
         in_sink = 1 - tile.attention.sum(-1, keepdim=True)  # what a learned sink takes
         for number, size in enumerate(self.sizes):
-            is_kept = (distance < size) | (key < FIRST)
-            left = tile.attention * is_kept[:, None]
-            total = (left.sum(-1, keepdim=True) + in_sink).clamp_min(1e-12)
-            lost = (whole - tile.read_by(left / total)).norm(dim=-1)
+            is_near = (distance < size) | (key < FIRST)
+            attention = tile.attention * is_near[:, None]
+            total = (attention.sum(-1, keepdim=True) + in_sink).clamp_min(1e-12)
+            lost = (output - tile.read_by(attention / total)).norm(dim=-1)
             self._lost[number, row] += lost.sum(0).double().cpu().numpy()
-        self._norm[row] += whole.norm(dim=-1).sum(0).double().cpu().numpy()
+        self._norm[row] += output.norm(dim=-1).sum(0).double().cpu().numpy()
         self._first[row] += tile.attention[..., :FIRST].sum((0, 2)).double().cpu().numpy()
         self._queries[row] += len(tile.query)
 
@@ -224,7 +226,7 @@ class Kept:
 
     def window(self, shares: Float[ndarray, "size layer head"]) -> Int[ndarray, "layer head"]:
         """The least window that keeps enough, as all larger ones do."""
-        falls_short = shares < KEPT
+        falls_short = shares < ENOUGH
         falls_short[-1] = False  # the whole window keeps all, up to rounding
         above = len(self.sizes) - falls_short[::-1].argmax(0)
         number = np.where(falls_short.any(0), above, 0)
@@ -280,7 +282,7 @@ def induction_masses(
                 of_query[query] = number, query - distance + 1
         else:
             masses[number] = np.nan
-    row = {layer: place for place, layer in enumerate(model.attention_layers)}
+    row = {layer: index for index, layer in enumerate(model.attention_layers)}
 
     def add(tile: Tile) -> None:
         for item, query in enumerate(tile.query.tolist()):
@@ -307,7 +309,7 @@ def reach(
 
 
 def _table(
-    model: Model, run: Any, outputs: Kept, shares: ndarray, curves: dict[str, ndarray]
+    model: Model, run: Any, outputs: WindowOutputs, shares: ndarray, curves: dict[str, ndarray]
 ) -> pd.DataFrame:
     layers, heads = np.meshgrid(model.attention_layers, range(model.heads), indexing="ij")
     table = pd.DataFrame({"layer": layers.ravel(), "head": heads.ravel()})
@@ -338,12 +340,12 @@ def _curve_rows(
     return pd.concat(parts, ignore_index=True)
 
 
-def _drawn(curve_rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+def _rows_of_figure(curve_rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The curves of the heads with the longest windows, and with the most induction."""
     longest = table.sort_values(["window", "natural"], ascending=False, kind="stable")
     inducing = table.sort_values("random", ascending=False, kind="stable")
-    half = DRAWN // 2
-    chosen = pd.concat([longest.head(half), inducing.head(half)])
-    names = {head_name(row.layer, row.head) for row in chosen.itertuples()}
-    drawn = curve_rows[curve_rows["head"].isin(names)]
-    return drawn.assign(tokens=drawn["tokens"].astype(str))
+    half = FIGURE_HEADS // 2
+    strongest = pd.concat([longest.head(half), inducing.head(half)])
+    names = {head_name(row.layer, row.head) for row in strongest.itertuples()}
+    rows = curve_rows[curve_rows["head"].isin(names)]
+    return rows.assign(tokens=rows["tokens"].astype(str))

@@ -12,7 +12,7 @@ from headscope.models.load import load_model
 from headscope.studies.ranges import (
     COPY,
     FIRST,
-    Kept,
+    WindowOutputs,
     distances_in,
     induction_masses,
     read_rows,
@@ -64,7 +64,7 @@ def tile_of(attention: np.ndarray, queries: list[int], value: torch.Tensor) -> T
 
 
 class OneLayer:
-    """What `Kept` knows of a model."""
+    """What `WindowOutputs` knows of a model."""
 
     attention_layers = (0,)
 
@@ -87,7 +87,7 @@ def test_the_window_of_a_head_is_what_it_looks_back():
         attention[item] /= attention[item].sum(-1, keepdims=True)
     # values that differ from token to token, so that no part stands for the whole
     value = torch.from_numpy(np.random.default_rng(0).normal(size=(len(spans), length, 8))).float()
-    kept = Kept(OneLayer(len(spans)), length)  # type: ignore[arg-type]
+    kept = WindowOutputs(OneLayer(len(spans)), length)  # type: ignore[arg-type]
     kept.add(tile_of(attention, queries, value))
     assert kept.window(kept.shares())[0].tolist() == [16, 64, 512, 2048, 16]
     of_all = FIRST * (1 / 1501 + 1 / 2048) / 2
@@ -103,7 +103,7 @@ def test_the_share_that_a_window_keeps_is_the_slow_loops():
     attention /= attention.sum(-1, keepdims=True)
     attention[:, 0] *= 0.5  # a learned sink takes the rest
     value = torch.from_numpy(rng.normal(size=(3, length, 4))).float()
-    kept = Kept(OneLayer(3), length)  # type: ignore[arg-type]
+    kept = WindowOutputs(OneLayer(3), length)  # type: ignore[arg-type]
     kept.add(tile_of(attention, queries, value))
     for head in range(3):
         lost = norm = 0.0
