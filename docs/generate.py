@@ -116,6 +116,10 @@ def relations_page() -> str:
         if in_chat:
             parts += ["For texts in a chat template also:", relation_table(in_chat)]
             rows += in_chat
+        in_haystack = list(head_types()[name].haystack_relations)
+        if in_haystack:
+            parts += ["With --haystack also:", relation_table(in_haystack)]
+            rows += in_haystack
         parts += definitions("Control", {plain(row.control) for row in rows})
         parts += definitions(
             "Matched control", {plain(row.matched_control) for row in rows if row.matched_control}

@@ -67,11 +67,13 @@ if TYPE_CHECKING:
     from headscope.studies.explain.replace_heads import replace_heads as replace_heads
     from headscope.studies.find_heads import find_heads as find_heads
     from headscope.studies.function_vectors import function_vectors as function_vectors
+    from headscope.studies.haystacks import haystacks as haystacks
     from headscope.studies.headvis import headvis as headvis
     from headscope.studies.languages import languages as languages
     from headscope.studies.match import match_heads as match_heads
     from headscope.studies.patch import patch as patch
     from headscope.studies.prune import prune as prune
+    from headscope.studies.ranges import ranges as ranges
     from headscope.studies.redundancy import redundancy as redundancy
     from headscope.studies.sweep import sweep as sweep
     from headscope.studies.task.task import task as task

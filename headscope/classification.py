@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from headscope.causal.direct_paths import direct_paths
+from headscope.causal.haystack_answers import chance_of, haystack_answers
+from headscope.corpus.window import Window
 from headscope.errors import ArgumentError
 from headscope.measure.batch_reader import BatchReader
 from headscope.measure.example_reader import Sample
@@ -53,10 +55,12 @@ from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings
 from headscope.statistics.early_stopping import StoppingRule
+from headscope.statistics.haystack_lengths import accuracies, refused_lengths
 from headscope.statistics.head_lists import wanted_examples
 from headscope.statistics.judge_heads import versions, weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore, score_surrogates
+from headscope.stimuli.haystack import HAYSTACK, length_of
 from headscope.stimuli.natural_text import TEXT, few_documents
 
 
@@ -100,6 +104,7 @@ def classify_heads(
 
     # 2. prepare
     text = prepare_text(loaded, relations, corpora, settings)
+    text, haystack_notes = _answered(loaded, text, settings)
 
     # 3. fit baselines
     pairs = KeptPairs()
@@ -144,7 +149,7 @@ def classify_heads(
         session.clock.lap("measure")
 
         # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
-        notes = [*length_notes, *baselines.notes]
+        notes = [*length_notes, *haystack_notes, *baselines.notes]
         info = _describe_reading(info, again, stopping, corpora, notes)
         session.clock.lap("text loss")
         result = _judge(again, info, settings, session)
@@ -183,8 +188,17 @@ def _scored_relations(
     relations = own_relations
     if relations is None:
         relations = relations_of(
-            settings.types, model.attention_kind, quick=settings.quick, in_chat=settings.chat
+            settings.types,
+            model.attention_kind,
+            quick=settings.quick,
+            in_chat=settings.chat,
+            in_haystack=settings.haystack is not None,
         )
+        if settings.haystack and not any(HAYSTACK.name in row.stimuli for row in relations):
+            raise ArgumentError(
+                "haystack was given, and no requested type of causal heads reads haystacks: add "
+                "the type retrieval"
+            )
     if not settings.direct_effects:
         return list(relations)
     # relations of the user's own have no effects that are known
@@ -196,6 +210,21 @@ def _scored_relations(
             f"direct effects are {types}"
         )
     return [*relations, *effects]
+
+
+def _answered(model: LoadedModel, text: Text, settings: Settings) -> tuple[Text, list[str]]:
+    """The text without haystacks of a length at which the model cannot answer, and notes."""
+    haystacks = [window for window in text.synthetic if window.stimulus == HAYSTACK.name]
+    if not haystacks or settings.null_model:
+        return text, []
+    names = settings.haystack or ()
+    answers = haystack_answers(model, haystacks, names)
+    refused = refused_lengths(accuracies(answers, seed=settings.seed), chance_of(names))
+    readable: list[Window] = []
+    for window in text.synthetic:
+        if window.stimulus != HAYSTACK.name or length_of(window, names) not in refused:
+            readable.append(window)
+    return replace(text, synthetic=readable), list(refused.values())
 
 
 def _choose_precision(

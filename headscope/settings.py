@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from headscope.corpus.language import language_code
-from headscope.options import Name, Names, NonNegative, Options, Positive, Seed
+from headscope.options import Name, Names, NonNegative, Options, Positive, Seed, not_allowed
 
 MAX_TOKENS = 40_000
 """Tokens of text that a run reads by default."""
@@ -24,6 +24,8 @@ ON_REQUEST = "types on request"
 """Words in a description that the command line replaces by the names of these head types."""
 _TEXT, _RESULTS, _MODEL = "Text", "Results", "Model"
 LanguageCode = Annotated[Name, AfterValidator(language_code)]
+LEAST_HAYSTACK = 1_024
+"""Tokens of the shortest haystack; needles and questions are up to 500 of them."""
 LOADING = ("bos", "chat", "revision", "device", "device_map", "dtype", "engine")
 """Settings of loading the model."""
 
@@ -38,6 +40,19 @@ def _option(default: Any, description: str, panel: str) -> Any:
     extra: JsonDict = {"panel": panel}
     key = "default_factory" if callable(default) else "default"
     return Field(**{key: default}, description=description, json_schema_extra=extra)
+
+
+def check_haystack(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Lengths of haystacks, or one file.
+
+    Raises:
+        ValueError: neither.
+    """
+    names = names or None
+    is_file = names is not None and len(names) == 1 and names[0].endswith(".jsonl")
+    if names is None or is_file or all(n.isdigit() and int(n) >= LEAST_HAYSTACK for n in names):
+        return names
+    raise not_allowed(f"be lengths of at least {LEAST_HAYSTACK} tokens, or one .jsonl file")
 
 
 class Settings(Options):
@@ -83,6 +98,12 @@ class Settings(Options):
         None,
         "Language of the text, such as en or de. Default: the text shows whether it is English. "
         "Baselines and the challenge set that ship are for English only.",
+        _TEXT,
+    )
+    haystack: Annotated[Names | None, AfterValidator(check_haystack)] = _option(
+        None,
+        "With --types retrieval: also read facts in long text, at lengths such as 2048,8192, or "
+        "those of a .jsonl file with context, question and answer.",
         _TEXT,
     )
     max_length: Annotated[int, Field(ge=8, le=2**63 - 1)] = _option(
@@ -173,7 +194,10 @@ class Settings(Options):
             if isinstance(value, bool):
                 yield f"--{flag}" if value else f"--no-{flag}"
             else:
-                yield from (f"--{flag}", ",".join(value) if name == "types" else str(value))
+                yield from (
+                    f"--{flag}",
+                    ",".join(value) if isinstance(value, tuple) else str(value),
+                )
 
 
 def panel(name: str) -> str:

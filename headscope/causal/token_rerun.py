@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
-from headscope.causal.intervention import AttentionChange, RowHeadsSet
+from headscope.causal.intervention import AttentionChange, Intervention, RowHeadsSet
 from headscope.causal.loss import last_stream, logits_of, network_of
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.errors import ModelError
@@ -237,6 +237,25 @@ class QueryRerunner:
             clean=of_following(before),
             changed=of_following(after),
         )
+
+    @torch.inference_mode()
+    def log_probabilities(
+        self,
+        tokens: Int[ndarray, " position"],
+        query: Int[ndarray, " query"],
+        keys: dict[int, CleanKeys],
+        change: Intervention,
+    ) -> Float[Tensor, "query vocabulary"]:
+        """What follows some queries, run again on the keys of a clean run with a change."""
+        ids = torch.from_numpy(tokens[query]).to(self.model.device)
+        position = torch.from_numpy(query).to(ids.device)
+        none = np.zeros(0, np.int64)
+        nowhere = np.full(len(query), -1)
+        moves = Moves(query, nowhere, nowhere, np.full(len(query), ALL), none, none)
+        moved = torch.zeros(len(query), device=ids.device)
+        on_keys = _QueriesOnCleanKeys(self.model.attention_layers, keys, moves, moved)
+        with on_keys.applied(self.model), change.applied(self.model):
+            return self._logarithms(self.streams(ids, position))
 
     def streams(
         self, tokens: Int[Tensor, " item"], position: Int[Tensor, " item"]

@@ -121,7 +121,7 @@ def _setting(
 ) -> inspect.Parameter:
     """The option of one setting; None stands for its default."""
     field = Settings.model_fields[name]
-    kind = str if name == "types" else shell_type(field.annotation)
+    kind = str if name in ("types", "haystack") else shell_type(field.annotation)
     default = None if explicit_only or field.default_factory else field.default
     option = typer.Option(
         help=help_text or field.description,

@@ -183,6 +183,8 @@ def _stimulus_windows(
         settings.seed,
         documents_beside(settings.max_tokens),
         corpora,
+        settings.haystack or (),
+        model.longest_window,
     )
     names = {stimulus for relation in relations for stimulus in relation.stimuli}
     may_lack = ALL in (settings.types or ())

@@ -132,6 +132,7 @@ def relations_of(
     *,
     quick: bool = False,
     in_chat: bool = False,
+    in_haystack: bool = False,
 ) -> list[Relation]:
     """The relations of these head types.
 
@@ -140,6 +141,7 @@ def relations_of(
         attention_kind: of the heads that are asked.
         quick: those in `QUICK` alone, if no types are named.
         in_chat: those about a chat template too.
+        in_haystack: those about facts in long text too.
 
     Raises:
         ChoiceError: there is no such type.
@@ -149,6 +151,8 @@ def relations_of(
         relations += head_type.relations_of(attention_kind)
         if in_chat:
             relations += head_type.chat_relations
+        if in_haystack and not attention_kind.sees_future:
+            relations += head_type.haystack_relations
     if quick and types is None:
         relations = [row for row in relations if row.type in QUICK or row.id in QUICK]
     if attention_kind.sees_future:

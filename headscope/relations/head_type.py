@@ -51,6 +51,8 @@ class HeadType:
     """Relations of heads of another kind of attention, instead."""
     chat_relations: tuple[Relation, ...] = ()
     """Relations that are added if texts stand in a chat template."""
+    haystack_relations: tuple[Relation, ...] = ()
+    """Relations that are added if haystacks are requested."""
     colour: str = "#8a6fdf"
     """A colour that colour-blind readers tell from the others (Okabe and Ito 2008)."""
     looks_at: str = ""
@@ -83,7 +85,8 @@ class HeadType:
         if not _COLOUR.fullmatch(self.colour):
             return f"{self.name}: colour is {self.colour!r:.60}, expected one like #0072b2"
         by_kind = self.relations_by_kind.values()
-        for relation in chain(self.relations, self.chat_relations, *by_kind):
+        added = (self.chat_relations, self.haystack_relations)
+        for relation in chain(self.relations, *added, *by_kind):
             if relation.type != self.name:
                 return f"{relation.id} is not a relation of the type {self.name}"
         return ""

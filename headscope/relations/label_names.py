@@ -88,7 +88,7 @@ def _shipped_relations() -> tuple[str, ...]:
     """Full names of all relations that ship, of causal models and of encoders."""
     names = []
     for attention_kind in (CAUSAL, BIDIRECTIONAL):
-        for relation in relations_of([ALL], attention_kind, in_chat=True):
+        for relation in relations_of([ALL], attention_kind, in_chat=True, in_haystack=True):
             names.append(relation.id)
     return tuple(names)
 

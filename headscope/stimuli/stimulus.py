@@ -51,6 +51,10 @@ class StimulusConfig:
     """Documents of each synthetic stimulus."""
     corpora: Sequence[str | Path] = ()
     """Corpora of the run."""
+    haystack: Sequence[str] = ()
+    """Lengths of haystacks in tokens, or the file that holds them; none unless requested."""
+    context: int = 0
+    """Longest haystack in tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)

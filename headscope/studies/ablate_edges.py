@@ -222,7 +222,8 @@ def knock_out_edges(
     """
     # blocks of documents, as in the run's own intervals
     blocks = assign_blocks(windows).blocks
-    known = {relation.id: relation for relation in relations_of([*head_types()], in_chat=True)}
+    every = relations_of([*head_types()], in_chat=True, in_haystack=True)
+    known = {relation.id: relation for relation in every}
     targeted: dict[tuple[str, ...], list[TargetedQuery]] = {}
     for names in {tag.relations for tag in tags}:
         relations = [known[name] for name in names if name in known]

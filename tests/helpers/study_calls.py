@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ def score_uniform(ask, model: Any, corpus: Path) -> hs.StudyResult:
     return ask(model, path, corpus, windows=8, features=2)
 
 
+def short_haystacks(ask, run: Path, corpus: Path) -> hs.StudyResult:
+    """Facts in text that is short enough for the model of the run."""
+    path = corpus.parent / "facts.jsonl"
+    row = {"context": "the dog saw 7 and 9", "question": "who", "answer": "7"}
+    path.write_text(f"{json.dumps(row)}\n" * 2)
+    return ask(run, str(path), sets=1)
+
+
 MADE_UP = {
     "ablate": lambda ask, run, corpus: ask(run, heads="L0H0,L1H1"),
     "anatomy": lambda ask, run, corpus: ask("mini"),
@@ -62,6 +71,7 @@ MADE_UP = {
     "emergence": lambda ask, run, corpus: cell_emergence(cells()),
     "find_heads": lambda ask, run, corpus: ask(run, "x1z x1z", "duplicate"),
     "function_vectors": lambda ask, run, corpus: ask(run, tasks="past,plural"),
+    "haystacks": lambda ask, run, corpus: short_haystacks(ask, run, corpus),
     "headvis": lambda ask, run, corpus: ask(
         run, corpus.parent / "data", corpus=corpus, sequences=20, max_length=60
     ),
@@ -69,6 +79,7 @@ MADE_UP = {
     "languages": lambda ask, run, corpus: compared({"en": hs.load(run, with_tally=True)}),
     "patch": lambda ask, run, corpus: ask(run, clean="x1z", corrupt="x2z", heads="all", edges=2),
     "prune": lambda ask, run, corpus: ask(run, corpus, max_tokens=400),
+    "ranges": lambda ask, run, corpus: ask(run, "gum", length=200, windows=1, queries=2),
     "redundancy": lambda ask, run, corpus: ask(run, windows=4, queries=3),
     "explain_at": lambda ask, run, corpus: ask(run, "L0H0", "x1z", corpus, windows=8, features=2),
     "score_programs": lambda ask, run, corpus: score_uniform(ask, run, corpus),

@@ -10,6 +10,7 @@ before a value nor its capital letter tells it from the others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,12 +20,14 @@ from headscope.relations.annotated_links import (
     as_one_word,
     every_candidate,
     nearest_candidate,
+    of_kind,
     pointed_to,
 )
 from headscope.relations.head_type import HeadType
-from headscope.relations.pairs import Pairs
+from headscope.relations.pairs import Pairs, no_pairs, pairs
 from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
+from headscope.stimuli.haystack import HAYSTACK, NEEDLE, NULL, WORDS
 
 
 @draws_nothing
@@ -32,6 +35,50 @@ def half_right(window: Window, targets: Pairs, rng: np.random.Generator) -> Pair
     """Same query, the person's other value and the others' values of the property, together."""
     return as_one_word(every_candidate(window, targets, rng, kind=HALF_RIGHT), len(window))
 
+
+@draws_nothing
+def beside_the_answer(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
+    """Same keys from the question about nothing, plus the mean of the needle's other words.
+
+    A head that attends to odd words whatever is asked, or to a needle as a whole, scores the same.
+    """
+    null = of_kind(window, NULL).query[:1]
+    if not len(null):
+        return no_pairs()
+    # each kind counts half of the target's words, so that the two masses are added up
+    unasked = pairs(np.full(len(targets), null[0]), targets.key, targets.owner)
+    unasked = replace(unasked, share=targets.share / 2)
+    words = every_candidate(window, targets, rng, kind=WORDS)
+    asked_words = np.bincount(targets.owner, targets.share, len(window))
+    other_words = np.bincount(words.owner, words.share, len(window))
+    weight = (asked_words / np.maximum(other_words, 1))[words.owner]
+    words = replace(words, weight=weight, share=words.share / 2)
+    columns = (
+        np.concatenate(both) for both in zip(_columns(unasked), _columns(words), strict=True)
+    )
+    return Pairs(*columns)
+
+
+def _columns(cells: Pairs) -> tuple[np.ndarray, ...]:
+    return cells.query, cells.key, cells.owner, cells.weight, cells.share
+
+
+IN_HAYSTACK = Relation(
+    "retrieval",
+    "haystack",
+    partial(pointed_to, kind=NEEDLE),
+    partial(every_candidate, kind=NEEDLE),
+    above_baseline(
+        0.1,
+        "ours: as for `value`; QRHead (Zhang et al. 2025) subtracts the same window without the "
+        "question",
+        "the answer to a question about a fact far back in long text",
+    ),
+    stimuli=(HAYSTACK.name,),
+    baseline=Baseline(partial(nearest_candidate, kind=NEEDLE), by_class=False),
+    matched_control=beside_the_answer,
+)
+"""Its controls are the other answers of the same form."""
 
 TYPE = HeadType(
     name="retrieval",
@@ -57,7 +104,8 @@ TYPE = HeadType(
             matched_control=half_right,
         ),
     ),
-    stimuli=(FACTS,),
+    haystack_relations=(IN_HAYSTACK,),
+    stimuli=(FACTS, HAYSTACK),
     looks_at="the answer to a question about one of three people, asked in other words",
     control_keys="all other facts; other values of the same person or the same property; the "
     "nearest value of the property",
