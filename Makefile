@@ -49,7 +49,7 @@ gallery: install
 		--out runs/gallery/smollm2-135m --overwrite --quiet)
 	$(VENV)/bin/headscope export gallery runs/gallery/* --out site --light --overwrite
 
-# some 8 minutes on two cores: SmolLM2 takes most of it
+# those that ship are of all text, some 30 minutes on two cores: SmolLM2 takes most of it
 MODELS :=
 ATLAS := $(if $(MODELS),atlases,data/atlas)
 atlas: install

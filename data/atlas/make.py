@@ -3,10 +3,11 @@
     make atlas                                                  # those that ship, into data/atlas
     python data/atlas/make.py gpt2 EleutherAI/pythia-1.4b --out atlases --gallery site
 
-MODELS are names as for `headscope classify`, `mini`, `minilm` and `smollm2` by default; others are
-fetched from the hub. Each run is kept in RUNS, and a run that was broken off goes on. A model that
-cannot be read is said at the end, and the others are packed. `--gallery` writes their reports as a
-site as well. Where --out is this folder, `data/README.md` gets the new checksum.
+The atlases that ship are of all text that ships. MODELS are names as for `headscope classify`,
+`mini`, `minilm` and `smollm2` by default; others are fetched from the hub. Each run is kept in
+RUNS, and an interrupted run goes on. A model that cannot be read is said at the end, and the others
+are packed. `--gallery` writes their reports as a site as well. Where --out is this folder,
+`data/README.md` gets the new checksum.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from headscope.views.gallery import gallery
 
 HERE = Path(__file__).parent
 README = HERE.parent / "README.md"
+ALL_THAT_SHIPS = 1_000_000
+"""More tokens than the text that ships has in any tokenizer."""
 
 
 def main() -> None:
@@ -38,14 +41,20 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/atlas"), help="folder of the runs")
     parser.add_argument("--gallery", type=Path, help="write a site of the reports, too")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--max-tokens", type=int, default=hs.Settings().max_tokens)
+    parser.add_argument(
+        "--max-tokens", type=int, help="default: all text that ships for its atlases, else 40,000"
+    )
     arguments = parser.parse_args()
     check_site(arguments.out, overwrite=True)  # before minutes of work
-    # so that another processor gives the same numbers
+    is_shipped = arguments.out.resolve() == HERE.resolve()
+    # one maker waits so that every reader has verdicts on all text
+    whole = is_shipped and arguments.max_tokens is None
     settings = hs.Settings(
         types="all",
-        max_tokens=arguments.max_tokens,
+        max_tokens=ALL_THAT_SHIPS if whole else arguments.max_tokens or hs.Settings().max_tokens,
+        all=whole,
         device=arguments.device,
+        # so that another processor gives the same numbers
         dtype="float32",
     )
     runs, refusals = [], []
@@ -55,7 +64,6 @@ def main() -> None:
         except hs.HeadscopeError as error:
             refusals.append(f"{model}: {error}")
     if runs:
-        is_shipped = arguments.out.resolve() == HERE.resolve()
         print(export_atlases(runs, arguments.out, with_tables=not is_shipped))
         state_checksum(arguments.out)
         if arguments.gallery:

@@ -105,8 +105,8 @@ def test_every_model_with_a_name_of_its_own_has_an_atlas():
     for name in atlas_names():
         run = hs.load(f"atlas:{name}")
         assert run.name == name
-        assert run.info["settings"]["max_tokens"] == hs.Settings().max_tokens
-        command = rf"headscope classify {name} --types all( --device cuda)? --dtype float32"
+        whole = r"--max-tokens 1000000 --all"
+        command = rf"headscope classify {name} --types all {whole}( --device cuda)? --dtype float32"
         assert re.fullmatch(command, run.info["command"])
         assert run.tagged("positional").index.size > 5
         text = b"".join(members(atlas_folder() / f"{name}.tar.xz").values())
