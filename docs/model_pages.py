@@ -26,7 +26,6 @@ from headscope.heads import head_name
 from headscope.measure.example import Example
 from headscope.models.packaged import PACKAGED
 from headscope.relations.relation import MIN_QUERIES
-from headscope.relations.types.far import FAR_OFFSETS
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.runs.write import write_file
 from headscope.statistics.general_labels import distinct_tags, shown_relations
@@ -34,7 +33,6 @@ from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
     UNIDENTIFIABLE,
-    is_decidable,
     with_thresholds,
 )
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
@@ -54,9 +52,7 @@ LIKELY = 0.9
 """Probability from which on a page counts a tag as likely on another text."""
 FOLDED = 76
 """Characters of a line of an example."""
-_SIMPLE = ("positional", "lexical")
-"""Types that `absent` omits."""
-_LAST = ("sink", *_SIMPLE)
+_LAST = ("sink", "positional", "lexical")
 """Types whose examples come last, because every model has them."""
 _NEW_PAGE = """# {title}
 
@@ -74,11 +70,6 @@ _NEW_PAGE = """# {title}
 
 <!-- generated: telling -->
 <!-- end of telling -->
-
-## Relations without a head
-
-<!-- generated: absent -->
-<!-- end of absent -->
 """
 _COMPARISON = """
 ## Published scores
@@ -151,49 +142,6 @@ def telling(run: hs.Run) -> str:
     held = held.sort_values(order, ascending=[True, False, False], kind="stable")
     held = held.drop_duplicates("type").drop_duplicates(["layer", "head"]).head(TELLING)
     return "\n\n".join(_head(run, row) for _, row in held.iterrows()) or NONE
-
-
-def absent(run: hs.Run) -> str:
-    """Relations, by type, that no head has the mass for, and those that no head with mass earns.
-
-    The text decides both, and no head is inconclusive. `tags` names types without such heads.
-    """
-    evidence = with_thresholds(run.evidence, run.thresholds)
-    evidence = evidence[evidence["taggable"].astype(bool) & ~evidence["type"].isin(_SIMPLE)]
-    is_open = (evidence["verdict"] != NO).groupby(evidence["type"]).transform("any")
-    evidence = evidence[is_open]
-    evidence = evidence.assign(
-        able=is_decidable(evidence),
-        massive=evidence["mass"] + evidence["mass_error"].fillna(0) >= evidence["threshold"],
-    )
-    refused = evidence.groupby("id", sort=False).filter(
-        lambda rows: rows["able"].any() and (rows["verdict"] == NO).all()
-    )
-    with_mass = refused["massive"].groupby(refused["id"]).transform("any")
-    return "\n".join(
-        [
-            "The mass is below the threshold in every head, by its 95 % interval:",
-            "",
-            *(_by_type(refused[~with_mass]) or [NONE]),
-            "",
-            "Some head reaches the threshold, but no head meets the other conditions:",
-            "",
-            *(_by_type(refused[with_mass]) or [NONE]),
-            "",
-            "Positional and lexical relations, and types rejected in every head, are omitted.",
-        ]
-    )
-
-
-def _by_type(evidence: pd.DataFrame) -> list[str]:
-    lines = []
-    for name, rows in evidence.groupby("type", sort=False):
-        relations = rows["relation"].unique()
-        listed = ", ".join(f"`{relation}`" for relation in relations)
-        if name == "far" and len(relations) == len(FAR_OFFSETS):
-            listed = f"all {len(FAR_OFFSETS)} offsets"
-        lines.append(f"- **{name}**: {listed}")
-    return lines
 
 
 def clark(run: hs.Run) -> str:
@@ -308,7 +256,6 @@ BLOCKS: dict[str, Callable[[hs.Run], str]] = {
     "facts": facts,
     "tags": tags,
     "telling": telling,
-    "absent": absent,
     "clark": clark,
     "places": clark_places,
     "published": published,
