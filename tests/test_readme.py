@@ -128,6 +128,3 @@ def test_the_citation_is_that_of_the_project():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert citation["version"] == project["version"]
-    entry = README.split("```bibtex\n")[1]
-    assert f"title = {{{citation['title']}}}" in entry
-    assert f"version = {{{citation['version']}}}" in entry
