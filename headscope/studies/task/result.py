@@ -33,6 +33,7 @@ from headscope.studies.task.sentences import (
 )
 from headscope.views.study_result import StudyResult
 from headscope.views.task_page import circuit_figure, task_page
+from headscope.views.task_page.words import in_interval, number
 
 FILES = ("task.html", "circuit.svg", "circuit.json", "heads.csv", "attention.csv", "edges.csv")
 REPLACED_BY: Mapping[str, str] = {
@@ -145,6 +146,7 @@ class Findings:
         records = self._head_records()
         roles = self.attention.roles
         clean = statistics.interval(runner.clean)
+        replaced_by = REPLACED_BY[runner.method]
         notes = [
             *runner.prompts.notes,
             *competence_sentences(runner.metric, runner.clean, statistics),
@@ -161,7 +163,7 @@ class Findings:
                 "metric": runner.metric,
                 "unit": self.unit,
                 "clean": clean,
-                "replaced_by": REPLACED_BY[runner.method],
+                "replaced_by": replaced_by,
                 "differs": self._differs(),
             },
             "model": {
@@ -190,8 +192,8 @@ class Findings:
         return TaskResult(
             title=(
                 f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
-                f"{clean['mean']:.3f} [{clean['low']:.3f}, {clean['high']:.3f}] over "
-                f"{runner.prompts.count} prompts; heads replaced by {REPLACED_BY[runner.method]}"
+                f"{in_interval(clean, 3, number)} over {runner.prompts.count} prompts; "
+                f"heads replaced by {replaced_by}"
             ),
             table=table,
             terminal_table=table.head(TERMINAL_HEADS)[columns],
@@ -210,7 +212,7 @@ class Findings:
         q_values = statistics.q_values(self.effects, len(self.runner.heads))
         members = set(self.circuit["heads"])
         records = []
-        for number, head in enumerate(self.runner.heads):
+        for place, head in enumerate(self.runner.heads):
             effect, joint_effect = self.effects.get(head), self.joint.get(head)
             record: dict[str, Any] = {
                 "name": head_name(*head),
@@ -220,8 +222,8 @@ class Findings:
                 "p_value": None if effect is None else statistics.p_value(effect),
                 "q_value": q_values.get(head),
                 "joint": None if joint_effect is None else statistics.interval(joint_effect),
-                "attribution": float(self.estimates["attribution"][number]),
-                "smooth": float(self.estimates["smooth"][number]),
+                "attribution": float(self.estimates["attribution"][place]),
+                "smooth": float(self.estimates["smooth"][place]),
                 "tags": self.tags.get(head, ""),
                 "in_circuit": head_name(*head) in members,
                 "share": self.shares.get(head),
@@ -280,14 +282,14 @@ class Findings:
 
     def _prompt_records(self) -> list[dict[str, Any]]:
         records = []
-        for number, text in enumerate(self.runner.prompts.texts):
+        for prompt, text in enumerate(self.runner.prompts.texts):
             records.append(
                 {
                     "tokens": list(text.strings),
-                    "roles": list(self.attention.roles.of_prompt[number]),
+                    "roles": list(self.attention.roles.of_prompt[prompt]),
                     "answer": text.row.answer,
                     "wrong": text.row.wrong or None,
-                    "clean": float(self.runner.clean[number]),
+                    "clean": float(self.runner.clean[prompt]),
                 }
             )
         return records

@@ -57,6 +57,7 @@ from headscope.studies.task.circuit import (
 from headscope.studies.task.result import COLUMNS, FILES, REPLACED_BY, Findings, TaskResult
 from headscope.studies.task.stages import Stages
 from headscope.views.study_figure import HeatMap
+from headscope.views.task_page.words import in_interval
 
 OF_EACH = 30
 """Heads with the largest estimates of each kind that are measured exactly."""
@@ -250,8 +251,8 @@ def _check_competence(runner: TaskRunner, statistics: Statistics) -> None:
         return
     raise HeadscopeError(
         f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
-        f"{runner.metric} minus chance is {above['mean']:.3f} [{above['low']:.3f}, "
-        f"{above['high']:.3f}] over {runner.prompts.count} prompts; no head was replaced"
+        f"{runner.metric} minus chance is {in_interval(above, 3)} over {runner.prompts.count} "
+        "prompts; no head was replaced"
     )
 
 

@@ -54,7 +54,7 @@ def draw(circuit: Mapping[str, Any], layout: Layout, *, has_heading: bool) -> st
     total_height = above + layout.height + 62 + below + _SIDE
 
     # guides lie behind edges, edges behind nodes
-    name = _attribute(f"Circuit: {result(circuit)}")
+    name = escape(f"Circuit: {result(circuit)}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width:.0f} '
         f'{total_height:.0f}" width="{total_width:.0f}" height="{total_height:.0f}" '
@@ -82,10 +82,6 @@ def _has_circuit(circuit: Mapping[str, Any]) -> bool:
     return bool((circuit.get("circuit") or {}).get("heads"))
 
 
-def _attribute(text: str) -> str:
-    return escape(visible(text), quote=True)
-
-
 def _text(
     x: float | int,
     y: float | int,
@@ -95,21 +91,21 @@ def _text(
     kind: str = "ink",
     anchor: str = "middle",
 ) -> str:
-    """A line of text; the kind is `ink` or `dim`, with `bold` after it."""
+    """A line of visible text; the kind is `ink` or `dim`, with `bold` after it."""
     colour = DIM if "dim" in kind else INK
     style = f"font-size:{size}px"
     if "bold" in kind:
         style += ";font-weight:600"
     return (
         f'<text class="{kind.split()[0]}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-        f'fill="{colour}" style="{style}">{escape(visible(text))}</text>'
+        f'fill="{colour}" style="{style}">{escape(text)}</text>'
     )
 
 
 def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float]:
     """The result, and below it what was measured; the height of both."""
     task, model = circuit.get("task") or {}, circuit.get("model") or {}
-    below = f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}"
+    below = visible(f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}")
     lines = [
         *(_text(_SIDE, 0.0, line, size=16.0, kind="ink bold", anchor="start")
           for line in wrapped(result(circuit), 16 * 1.08, width)),
@@ -124,9 +120,9 @@ def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float
 
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
-    """A text in lines of a width."""
+    """A text in lines of a width, broken at plain spaces alone."""
     lines = [""]
-    for word in visible(text).split():
+    for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width(longer, size) > width:
             lines.append(word)
@@ -220,14 +216,14 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
 
 def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     """A box with the head's name, its effect as a number and a bar, and where it attends."""
-    width = node.width
+    width, name = node.width, visible(node.name)
     x, y = node.x - width / 2, node.y - NODE_HEIGHT / 2
     box = f'x="{x:.1f}" y="{y:.1f}" height="{NODE_HEIGHT}"'
     if node.head is None:
         return (
-            f'<g class="node" data-node="{_attribute(node.name)}"><rect class="paper edgeless" '
+            f'<g class="node" data-node="{escape(name)}"><rect class="paper edgeless" '
             f'{box} width="{width}" rx="2" fill="{PAPER}" stroke="{DIM}"/>'
-            f"{_text(node.x, node.y + 4, node.name, size=ROLE_SIZE)}</g>"
+            f"{_text(node.x, node.y + 4, name, size=ROLE_SIZE)}</g>"
         )
     effect = effect_of(node.head)
     strongest = max([strength(node.head), *(strength(head) for head in circuit["heads"])])
@@ -237,13 +233,13 @@ def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     bar = 'fill="url(#hatch)"' if raises(effect) else f'fill="{BAR}"'
     line = node.y - 4 if node.attends else node.y + 4
     parts = [
-        f'<g class="node head {side}" data-head="{_attribute(node.name)}">',
+        f'<g class="node head {side}" data-head="{escape(name)}">',
         f'<rect class="box" {box} width="{width:.1f}" rx="5" fill="{SOFT}" '
         f'stroke="{INK if is_inside else RULE}" stroke-width="{1.2 if is_inside else 1}"/>',
         f'<rect class="amount{" hatched" if raises(effect) else ""}" x="{x + 1.2:.1f}" '
         f'y="{y + 1.2:.1f}" width="{max(0.5, share * (width - 2.4)):.1f}" '
         f'height="{NODE_HEIGHT - 2.4}" rx="4" {bar}/>',
-        _text(x + 8, line, node.name, size=NAME_SIZE, kind="ink bold", anchor="start"),
+        _text(x + 8, line, name, size=NAME_SIZE, kind="ink bold", anchor="start"),
         _text(x + width - 8, line, minus(effect), size=NOTE_SIZE, anchor="end"),
     ]
     below = node.y + 10.5
@@ -278,7 +274,7 @@ def _tokens(layout: Layout) -> list[str]:
 
 def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[list[str], float]:
     """Only the signs that the drawing uses, in as many lines as they need; their height."""
-    unit = str((circuit.get("task") or {}).get("unit") or "")
+    unit = visible(str((circuit.get("task") or {}).get("unit") or " ")).strip()
     edges = [edge for edge in layout.edges if edge.number is not None]
     strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]

@@ -73,7 +73,7 @@ def text_width(text: str, size: float) -> float:
             continue
         if unicodedata.east_asian_width(letter) in "WF":
             width += 1.0
-        elif letter in "iljtfrI.,:;'|!()[] ":
+        elif letter in "iljtfrI.,:;'|!()[] \N{NO-BREAK SPACE}":
             width += 0.36
         else:
             width += 0.72 if letter.isupper() or letter in "mw−+→↵…%" else 0.58
