@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from einops import einsum
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -44,7 +45,9 @@ _SHAPES = np.array(
 """Ways of a curve around nodes: how far it stays upright and how it bends, below and above."""
 _PLAIN = _SHAPES[(_SHAPES[:, 2] == 0) & (_SHAPES[:, 3] == 0)]
 """Shapes that are tried while nodes still look for their lanes."""
-_SAMPLES = np.linspace(0.05, 0.95, 14)
+_T = np.linspace(0.05, 0.95, 14)
+_BERNSTEIN = np.stack([(1 - _T) ** 3, 3 * _T * (1 - _T) ** 2, 3 * _T**2 * (1 - _T), _T**3], axis=1)
+"""Weights of a cubic curve's four points at samples between its ends."""
 
 
 def mean_of(value: Any) -> float | None:
@@ -422,32 +425,36 @@ def _curves(
     shapes: Float[ndarray, "shape 4"] = _SHAPES,
 ) -> tuple[Float[ndarray, "edge shape point xy"], Float[ndarray, "edge shape"]]:
     """Each edge's curve in every shape, and how much of it lies behind nodes."""
-    if not edges:
-        return np.zeros((0, len(shapes), 4, 2)), np.zeros((0, len(shapes)))
-    start = np.array([[edge.sender.x, edge.sender.y - NODE_HEIGHT / 2] for edge in edges])
-    end = np.array([[edge.receiver.x, edge.receiver.y + NODE_HEIGHT / 2] for edge in edges])
-    end[:, 1] += [0 if edge.number is None else 3 for edge in edges]
-    end[:, 0] += [_PORTS.get(str(edge.facts.get("via")), 0.0) for edge in edges]
-    rise = np.maximum(start[:, 1] - end[:, 1], ROW_GAP)[:, None]
+    # from the top of the sender to the receiver's port
+    starts, ends = np.zeros((len(edges), 2)), np.zeros((len(edges), 2))
+    for at, edge in enumerate(edges):
+        port = _PORTS.get(str(edge.facts.get("via")), 0.0)
+        gap = 0 if edge.number is None else 3
+        starts[at] = edge.sender.x, edge.sender.y - NODE_HEIGHT / 2
+        ends[at] = edge.receiver.x + port, edge.receiver.y + NODE_HEIGHT / 2 + gap
 
     # cubic Bézier curves, upright at both ends and bent to a side between them
+    lower, upper, start_bend, end_bend = shapes.T
+    rise = np.maximum(starts[:, 1] - ends[:, 1], ROW_GAP)[:, None]
     points = np.zeros((len(edges), len(shapes), 4, 2))
-    points[:, :, :2] = start[:, None, None]
-    points[:, :, 2:] = end[:, None, None]
-    points[:, :, 1, 1] -= rise * shapes[:, 0]
-    points[:, :, 2, 1] += rise * shapes[:, 1]
+    points[:, :, :2] = starts[:, None, None]
+    points[:, :, 2:] = ends[:, None, None]
+    points[:, :, 1, 1] -= rise * lower
+    points[:, :, 2, 1] += rise * upper
     points[:, :, 1:3, 0] += shapes[:, 2:]
-    t = _SAMPLES[:, None]
-    weights = np.concatenate([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], axis=1)
-    path = np.einsum("sp,ebpx->ebsx", weights, points)
 
-    boxes = [node for node in nodes if node.name != EMBEDDING]
-    centres = np.array([[node.x, node.y] for node in boxes]).reshape(-1, 2)
-    reach = np.array([[node.width / 2 + 5, NODE_HEIGHT / 2 + 3] for node in boxes]).reshape(-1, 2)
-    inside = (np.abs(path[:, :, :, None] - centres) < reach).all(-1)
-    is_end = np.array(
-        [[node is edge.sender or node is edge.receiver for node in boxes] for edge in edges]
-    ).reshape(len(edges), len(boxes))
-    hits = (inside & ~is_end[:, None, None, :]).sum((2, 3)).astype(float)
-    detour = 0.0015 * np.abs(shapes[:, 2:]).sum(1) + 0.3 * np.abs(shapes[:, 0] - 0.45)
+    # samples of a curve within the box of a node that it neither leaves nor enters
+    path = einsum(_BERNSTEIN, points, "sample point, edge shape point xy -> edge shape sample xy")
+    hits = np.zeros((len(edges), len(shapes)))
+    for node in nodes:
+        if node.name != EMBEDDING:
+            centre = np.array([node.x, node.y])
+            reach = np.array([node.width / 2 + 5, NODE_HEIGHT / 2 + 3])
+            is_inside = (np.abs(path - centre) < reach).all(-1)
+            is_end = [node is edge.sender or node is edge.receiver for edge in edges]
+            hits += is_inside.sum(-1) * ~np.array(is_end, bool)[:, None]
+
+    # of curves that are as free, the one that bends least
+    bends = np.abs(start_bend) + np.abs(end_bend)
+    detour = 0.0015 * bends + 0.3 * np.abs(lower - 0.45)
     return points, hits + detour
