@@ -106,16 +106,14 @@ def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float
     """The result, and below it what was measured; the height of both."""
     task, model = circuit.get("task") or {}, circuit.get("model") or {}
     below = visible(f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}")
-    lines = [
-        *(_text(_SIDE, 0.0, line, size=16.0, kind="ink bold", anchor="start")
-          for line in wrapped(result(circuit), 16 * 1.08, width)),
-        *(_text(_SIDE, 0.0, line, size=11.0, kind="dim", anchor="start")
-          for line in wrapped(below, 11.0, width)),
-    ]  # fmt: skip
     y, heading = 10.0, []
-    for line in lines:
-        y += 20 if "font-size:16px" in line else 15
-        heading.append(line.replace('y="0.0"', f'y="{y:.1f}"'))
+    # bold letters are wider
+    for line in wrapped(result(circuit), 16 * 1.08, width):
+        y += 15
+        heading.append(_text(_SIDE, y, line, size=16.0, kind="ink bold", anchor="start"))
+    for line in wrapped(below, 11.0, width):
+        y += 15
+        heading.append(_text(_SIDE, y, line, size=11.0, kind="dim", anchor="start"))
     return heading, y + 18
 
 
@@ -225,6 +223,8 @@ def _node(node: Node, circuit: Mapping[str, Any]) -> str:
             f'{box} width="{width}" rx="2" fill="{PAPER}" stroke="{DIM}"/>'
             f"{_text(node.x, node.y + 4, name, size=ROLE_SIZE)}</g>"
         )
+
+    # the bar is the effect as a share of the strongest head's, hatched if it is above 0
     effect = effect_of(node.head)
     strongest = max([strength(node.head), *(strength(head) for head in circuit["heads"])])
     share = strength(node.head) / strongest if strongest else 0.0
@@ -242,6 +242,8 @@ def _node(node: Node, circuit: Mapping[str, Any]) -> str:
         _text(x + 8, line, name, size=NAME_SIZE, kind="ink bold", anchor="start"),
         _text(x + width - 8, line, minus(effect), size=NOTE_SIZE, anchor="end"),
     ]
+
+    # second line: where the head attends, and how much
     below = node.y + 10.5
     if node.attends:
         parts.append(_text(x + 8, below, node.attends, size=NOTE_SIZE, anchor="start"))
@@ -288,6 +290,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     def box(shape: str) -> str:
         return f'<rect class="{shape}" y="-11" x="0" width="26" height="14" rx="3" '
 
+    # a sign and its words for whatever the drawing has
     signs = [(line(via, COLOURS[via]), f"into {PLURAL[via]}") for via in vias]
     if len(edges) < len(layout.edges):
         attends = line("attends", DIM, 2.0, ' stroke-opacity="0.45"')
@@ -314,6 +317,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
             (box("box outside") + f'fill="{SOFT}" stroke="{RULE}"/>', "not in the circuit")
         )
 
+    # in lines of the drawing's width
     parts, x, y = [], float(MARGIN - 36), 14.0
     for sign, words in signs:
         needed = 34 + text_width(words, ROLE_SIZE) + 22

@@ -158,11 +158,18 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
     height = y + 4 if rows else 60.0
 
     # columns wide enough for the nodes that stand beside each other
-    head_width = max([0.0, *(_node_width(node) for node in nodes if node.head)])
-    for node in nodes:
-        node.width = head_width if node.head else node.width
+    boxes = [node for node in nodes if node.head]
+    head_width = 0.0
+    for node in boxes:
+        first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
+        second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
+        head_width = max(head_width, first, second)
+    for node in boxes:
+        node.width = head_width
     lanes = {column.role: _lanes(nodes, column.role) for column in columns}
     width = _spread(columns, lanes, {node.role for node in nodes})
+
+    # nodes in lanes, then of each edge the curve that is hidden least and stays on the paper
     _settle(nodes, edges, lanes=lanes, columns=columns, rows=rows)
     curves, hits = _curves(edges, nodes)
     is_outside = (curves[..., 0] < MARGIN) | (curves[..., 0] > width)
@@ -170,8 +177,10 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
     for at, edge in enumerate(edges):
         edge.points = curves[at, int(hits[at].argmin())]
         width = max(width, float(edge.points[:, 0].max()))
-    boxes = [node for node in nodes if node.name != EMBEDDING]
-    return Layout(columns, boxes, edges, rows, width, height, prompt=number, omitted=omitted)
+
+    # the embedding is drawn as the token
+    drawn = [node for node in nodes if node.name != EMBEDDING]
+    return Layout(columns, drawn, edges, rows, width, height, prompt=number, omitted=omitted)
 
 
 def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
@@ -187,10 +196,10 @@ def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
         strongest = sorted(heads, key=lambda name: -strength(heads[name]))
         is_drawn = set(strongest[:MOST_HEADS])
 
+    # a head is drawn once, above the role that it acts from
     nodes: dict[tuple[str, str], Node] = {}
-    for name in heads:
+    for name, head in heads.items():
         if name in is_drawn:
-            head = heads[name]
             role = acting_role(head, circuit)
             entry = _main_attention(head) or {}
             share = mean_of(entry.get("mass"))
@@ -202,6 +211,8 @@ def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
                 attends=f"→ {short(str(entry['to']), 12)}" if entry else "",
                 share="" if share is None else f"{share:.2f}".removeprefix("0"),
             )
+
+    # paths, the strongest first, as far as both ends are drawn
     curves: list[Edge] = []
     for number, edge in edges:
         receiver, name = nodes.get((str(edge["to"]), "")), str(edge["from"])
@@ -257,12 +268,6 @@ def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:
             role = str(edge.get("role") or OTHER)
             sizes[role] = sizes.get(role, 0) + abs(mean_of(edge.get("effect")) or 0)
     return max(sizes, key=lambda role: sizes[role], default=OTHER)
-
-
-def _node_width(node: Node) -> float:
-    first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
-    second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
-    return max(first, second)
 
 
 def _columns(
@@ -395,6 +400,8 @@ def _settle(
             count = lanes[node.role].count
             side = (order + 1) // 2 * (1 if order % 2 else -1)
             node.lane = ((count - 1) // 2 + side) % count
+
+    # then each node tries all lanes, and changes places with the node that it meets there
     best = cost()
     for _ in range(2):
         before = best
