@@ -171,11 +171,12 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
 
     # nodes in lanes, then of each edge the curve that is hidden least and stays on the paper
     _settle(nodes, edges, lanes=lanes, columns=columns, rows=rows)
-    curves, hits = _curves(edges, nodes)
+    curves = _curves(edges, _SHAPES)
+    costs = _costs(curves, _SHAPES, edges, nodes)
     is_outside = (curves[..., 0] < MARGIN) | (curves[..., 0] > width)
-    hits += is_outside.sum(-1)
+    costs += is_outside.sum(-1)
     for at, edge in enumerate(edges):
-        edge.points = curves[at, int(hits[at].argmin())]
+        edge.points = curves[at, int(costs[at].argmin())]
         width = max(width, float(edge.points[:, 0].max()))
 
     # the embedding is drawn as the token
@@ -390,9 +391,9 @@ def _settle(
 
     def cost() -> float:
         move()
-        _, hits = _curves(edges, nodes, _PLAIN)
+        costs = _costs(_curves(edges, _PLAIN), _PLAIN, edges, nodes)
         spans = [abs(edge.sender.x - edge.receiver.x) for edge in edges]
-        return float(hits.min(axis=1).sum()) + sum(spans) / 200 if edges else 0.0
+        return float(costs.min(axis=1).sum()) + sum(spans) / 200 if edges else 0.0
 
     # the strongest head of a row stands in the middle at first, the others around it
     for _, group in groupby(sorted(nodes, key=_place_key), key=_place_key):
@@ -427,41 +428,52 @@ def _place_key(node: Node) -> tuple[str, tuple[int, int]]:
 
 
 def _curves(
+    edges: Sequence[Edge], shapes: Float[ndarray, "shape 4"]
+) -> Float[ndarray, "edge shape point xy"]:
+    """Each edge as a cubic Bézier curve in every shape, upright at both ends."""
+    lower, upper, start_bend, end_bend = shapes.T
+    curves = np.zeros((len(edges), len(shapes), 4, 2))
+    for curve, edge in zip(curves, edges, strict=True):
+        # from the top of the sender to the receiver's port
+        start_x = edge.sender.x
+        start_y = edge.sender.y - NODE_HEIGHT / 2
+        end_x = edge.receiver.x + _PORTS.get(str(edge.facts.get("via")), 0.0)
+        end_y = edge.receiver.y + NODE_HEIGHT / 2
+        if edge.number is not None:
+            end_y += 3  # room for the letter of the port
+
+        # bent to a side between them
+        rise = max(start_y - end_y, ROW_GAP)
+        curve[:, 0] = start_x, start_y
+        curve[:, 1, 0] = start_x + start_bend
+        curve[:, 1, 1] = start_y - rise * lower
+        curve[:, 2, 0] = end_x + end_bend
+        curve[:, 2, 1] = end_y + rise * upper
+        curve[:, 3] = end_x, end_y
+    return curves
+
+
+def _costs(
+    curves: Float[ndarray, "edge shape point xy"],
+    shapes: Float[ndarray, "shape 4"],
     edges: Sequence[Edge],
     nodes: Sequence[Node],
-    shapes: Float[ndarray, "shape 4"] = _SHAPES,
-) -> tuple[Float[ndarray, "edge shape point xy"], Float[ndarray, "edge shape"]]:
-    """Each edge's curve in every shape, and how much of it lies behind nodes."""
-    # from the top of the sender to the receiver's port
-    starts, ends = np.zeros((len(edges), 2)), np.zeros((len(edges), 2))
-    for at, edge in enumerate(edges):
-        port = _PORTS.get(str(edge.facts.get("via")), 0.0)
-        gap = 0 if edge.number is None else 3
-        starts[at] = edge.sender.x, edge.sender.y - NODE_HEIGHT / 2
-        ends[at] = edge.receiver.x + port, edge.receiver.y + NODE_HEIGHT / 2 + gap
-
-    # cubic Bézier curves, upright at both ends and bent to a side between them
-    lower, upper, start_bend, end_bend = shapes.T
-    rise = np.maximum(starts[:, 1] - ends[:, 1], ROW_GAP)[:, None]
-    points = np.zeros((len(edges), len(shapes), 4, 2))
-    points[:, :, :2] = starts[:, None, None]
-    points[:, :, 2:] = ends[:, None, None]
-    points[:, :, 1, 1] -= rise * lower
-    points[:, :, 2, 1] += rise * upper
-    points[:, :, 1:3, 0] += shapes[:, 2:]
-
+) -> Float[ndarray, "edge shape"]:
+    """How much of each curve lies behind nodes, and a little for bends."""
     # samples of a curve within the box of a node that it neither leaves nor enters
-    path = einsum(_BERNSTEIN, points, "sample point, edge shape point xy -> edge shape sample xy")
-    hits = np.zeros((len(edges), len(shapes)))
+    path = einsum(_BERNSTEIN, curves, "sample point, edge shape point xy -> edge shape sample xy")
+    costs = np.zeros(curves.shape[:2])
     for node in nodes:
-        if node.name != EMBEDDING:
-            centre = np.array([node.x, node.y])
-            reach = np.array([node.width / 2 + 5, NODE_HEIGHT / 2 + 3])
-            is_inside = (np.abs(path - centre) < reach).all(-1)
-            is_end = [node is edge.sender or node is edge.receiver for edge in edges]
-            hits += is_inside.sum(-1) * ~np.array(is_end, bool)[:, None]
+        if node.name == EMBEDDING:
+            continue
+        reach = np.array([node.width / 2 + 5, NODE_HEIGHT / 2 + 3])
+        is_inside = (np.abs(path - [node.x, node.y]) < reach).all(-1)
+        is_end = [node is edge.sender or node is edge.receiver for edge in edges]
+        is_inside[np.array(is_end, bool)] = False
+        costs += is_inside.sum(-1)
 
-    # of curves that are as free, the one that bends least
+    # of curves that are as free, the straightest
+    lower, _, start_bend, end_bend = shapes.T
     bends = np.abs(start_bend) + np.abs(end_bend)
     detour = 0.0015 * bends + 0.3 * np.abs(lower - 0.45)
-    return points, hits + detour
+    return costs + detour
