@@ -158,13 +158,13 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
     height = y + 4 if rows else 60.0
 
     # columns wide enough for the nodes that stand beside each other
-    boxes = [node for node in nodes if node.head]
+    head_nodes = [node for node in nodes if node.head]
     head_width = 0.0
-    for node in boxes:
+    for node in head_nodes:
         first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
         second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
         head_width = max(head_width, first, second)
-    for node in boxes:
+    for node in head_nodes:
         node.width = head_width
     lanes = {column.role: _lanes(nodes, column.role) for column in columns}
     width = _spread(columns, lanes, {node.role for node in nodes})
@@ -180,8 +180,8 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
         width = max(width, float(edge.points[:, 0].max()))
 
     # the embedding is drawn as the token
-    drawn = [node for node in nodes if node.name != EMBEDDING]
-    return Layout(columns, drawn, edges, rows, width, height, prompt=number, omitted=omitted)
+    boxes = [node for node in nodes if node.name != EMBEDDING]
+    return Layout(columns, boxes, edges, rows, width, height, prompt=number, omitted=omitted)
 
 
 def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
