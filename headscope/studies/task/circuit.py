@@ -207,8 +207,8 @@ def judged_circuit(
     # the same of random sets
     random_sets: list[dict[str, Any]] = []
     norms = judge.runner.output_norms()
-    drawn = exchangeable_sets(heads, norms, count=sets, seed=seed)
-    for number, random_set in enumerate(drawn, 1):
+    of_strata = exchangeable_sets(heads, norms, count=sets, seed=seed)
+    for number, random_set in enumerate(of_strata, 1):
         random_sets.append(
             {
                 "set": number,

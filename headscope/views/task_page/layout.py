@@ -475,5 +475,5 @@ def _costs(
     # of curves that are as free, the straightest
     lower, _, start_bend, end_bend = shapes.T
     bends = np.abs(start_bend) + np.abs(end_bend)
-    detour = 0.0015 * bends + 0.3 * np.abs(lower - 0.45)
-    return costs + detour
+    costs += 0.0015 * bends + 0.3 * np.abs(lower - 0.45)
+    return costs
