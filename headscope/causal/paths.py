@@ -54,19 +54,15 @@ class Sender:
     layer: int | None = None
     head: int | None = None
 
-    @property
-    def name(self) -> str:
+    def __str__(self) -> str:
         """Its printed name.
 
-        >>> [sender.name for sender in (EMBEDDING, Sender("head", 16, 0), Sender("mlp", 12))]
+        >>> [str(sender) for sender in (EMBEDDING, Sender("head", 16, 0), Sender("mlp", 12))]
         ['embedding', 'L16H0', 'MLP12']
         """
         if self.layer is None:
             return self.kind
         return f"MLP{self.layer}" if self.head is None else head_name(self.layer, self.head)
-
-    def __str__(self) -> str:
-        return self.name
 
 
 EMBEDDING = Sender("embedding")

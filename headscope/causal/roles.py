@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,8 @@ from numpy import ndarray
 
 from headscope.stimuli.tasks import TaskRow
 
-END, START, REPEAT, FIRST, ANSWER, WRONG, AFTER_FIRST, OTHER = (
-    *("end", "start", "repeat", "first", "answer", "wrong", "after first", "other"),
-)
+END, START, REPEAT, FIRST = "end", "start", "repeat", "first"
+ANSWER, WRONG, AFTER_FIRST, OTHER = "answer", "wrong", "after first", "other"
 COMMON = 0.5
 """Least share of a template's prompts that give a position its role, if the others have none."""
 LEAST_CONSTANT = 0.5
@@ -41,7 +40,7 @@ class PromptText:
         """The tokens that hold some of these characters."""
         start, stop = span
         has_some = (self.offsets[:, 0] < stop) & (self.offsets[:, 1] > start)
-        return np.flatnonzero(has_some[1:]).__add__(1).tolist()
+        return (np.flatnonzero(has_some[1:]) + 1).tolist()
 
     def spans(self, word: str) -> list[Span]:
         """Where a word stands in the prompt, whole."""
@@ -105,6 +104,7 @@ class PromptRoles:
         ambiguous: Counter[str] = Counter()
         of_prompt = []
         for text in prompts:
+            # the columns' own: text that the prompt has once
             names = [OTHER] * len(text.strings)
             candidates = {END: [len(names) - 1], START: [0]}
             for name, word in text.row.roles.items():
@@ -113,6 +113,8 @@ class PromptRoles:
                     candidates[name] = text.positions(spans[0])
                 elif word.strip():
                     (ambiguous if spans else missing)[name] += 1
+
+            # a word that occurs twice, and the answers
             repeated, several = _repeated(text, in_all)
             ambiguous[REPEAT] += several
             missing[REPEAT] += not repeated and not several
@@ -126,11 +128,15 @@ class PromptRoles:
                     (ambiguous if spans else missing)[name] += 1
             if repeated and repeated[0][-1] + 1 < len(names):
                 candidates[AFTER_FIRST] = [repeated[0][-1] + 1]
+
+            # the first role that fits stays
             for name, positions in candidates.items():
                 for position in positions:
                     if names[position] == OTHER:
                         names[position] = name
             of_prompt.append(names)
+
+        # prompts of one template share their positions; roles in their order, slots last
         template = _aligned_by_template(prompts, of_prompt)
         counts: Counter[str] = Counter()
         for names in of_prompt:
@@ -172,12 +178,14 @@ def _repeated(text: PromptText, in_all: set[str]) -> tuple[tuple[list[int], list
             return (first, second), 0
         if len(spans) > 2:
             return None, 1
+    # the last token, if it stood once before, as for induction
     last = text.strings[-1].strip()
     if last and last not in in_all:
         same = [i for i, token in enumerate(text.strings[1:-1], 1) if token.strip() == last]
         if same:
             end = len(text.strings) - 1
             return (None, 1) if len(same) > 1 else (([same[0]], [end]), 0)
+    # words of the template occur twice in every prompt
     counts = Counter(word for word in _WORD.findall(text.row.prompt) if word not in in_all)
     twice = [word for word, count in counts.items() if count == 2]
     if len(twice) != 1:
@@ -198,6 +206,7 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
     is_constant = [len(tokens) == 1 for tokens in columns]
     if np.mean(is_constant) < LEAST_CONSTANT:
         return None
+    # a position that varies has one role in all prompts, or is a slot of its own
     parts = []
     slots = 0
     for position, constant in enumerate(is_constant):
@@ -210,6 +219,7 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
             is_common = not counts[of_some[0]] or counts[of_some[0]] >= COMMON * len(of_prompt)
             for names in of_prompt:
                 names[position] = of_some[0] if is_common else OTHER
+        # the beginning-of-text token is no part of the template
         token = prompts[0].strings[position]
         if position and constant:
             parts.append(token)
@@ -218,23 +228,3 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
             role_names = sorted({names[position] for names in of_prompt})
             parts.append(f"{space}{{{'/'.join(role_names)}}}")
     return "".join(parts).strip()
-
-
-def role_sentence(names: Sequence[str]) -> str:
-    """Roles joined for a sentence.
-
-    >>> role_sentence(["end", "repeat"])
-    'end and repeat'
-    """
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def differing_roles(
-    roles: PromptRoles, differs: Sequence[Int[ndarray, " position"]]
-) -> Mapping[str, int]:
-    """Number of prompts in which a position of each role differs from the corrupt prompt."""
-    counts: Counter[str] = Counter()
-    for names, positions in zip(roles.of_prompt, differs, strict=True):
-        counts.update({names[position] for position in positions.tolist()})
-    return {name: counts[name] for name in roles.names if counts[name]}

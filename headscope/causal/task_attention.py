@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
 
 import numpy as np
 import torch
 from einops import einsum
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from headscope.causal.direct_paths import DirectPaths
 from headscope.causal.head_set import Head
 from headscope.causal.intervention import AttentionChange, HeadsSet
 from headscope.causal.roles import PromptRoles
+from headscope.causal.task_prompts import PromptBatch
 from headscope.causal.task_runner import CleanBatch, TaskRunner
 from headscope.models.engines.attention import AttentionCall, Output
 from headscope.models.engines.engine import StoppedError
@@ -85,25 +85,20 @@ class TaskAttention:
         self.roles = roles
         width = max(len(one.tokens) for one in runner.prompts.continuations)
         self.masks: Bool[ndarray, "role prompt position"] = roles.masks(width)
-        self._read: list[dict[Head, _Reading]] = []
+        self._read: dict[PromptBatch, dict[Head, _Reading]] = {}
+        self.row_of: dict[int, tuple[PromptBatch, int]] = {}
+        """Batch and row of each prompt; of several rows the first."""
         for clean in runner.clean_batches:
             reader = _Reader(heads, {})
             with torch.inference_mode():
                 runner.rerunner.states(clean.run, reader)
-            self._read.append(reader.read)
-
-    @cached_property
-    def prompt_rows(self) -> list[tuple[int, int]]:
-        """Batch and row of each prompt; of several rows the first."""
-        rows: dict[int, tuple[int, int]] = {}
-        for number, clean in enumerate(self.runner.clean_batches):
+            self._read[clean.batch] = reader.read
             for row, prompt in enumerate(clean.batch.prompt_of_row.tolist()):
-                rows.setdefault(prompt, (number, row))
-        return [rows[prompt] for prompt in range(self.runner.prompts.count)]
+                self.row_of.setdefault(prompt, (clean.batch, row))
 
     def pattern(self, head: Head, prompt: int) -> Float[ndarray, "query key"]:
         """A head's pattern on a prompt."""
-        batch, row = self.prompt_rows[prompt]
+        batch, row = self.row_of[prompt]
         length = len(self.roles.of_prompt[prompt])
         return self._read[batch][head].pattern[row, :length, :length].cpu().numpy()
 
@@ -151,9 +146,10 @@ class TaskAttention:
         layer, number = head
         roles = len(self.roles.names)
         effects = np.zeros((self.runner.prompts.count, roles, roles))
-        for clean, read in zip(self.runner.clean_batches, self._read, strict=True):
+        for clean in self.runner.clean_batches:
             gradient = self.runner.gradients(clean, smooth=True)[layer][:, :, number].float()
-            of_cells = einsum(gradient, read[head].moved(), "row q width, row q k width -> row q k")
+            moved = self._read[clean.batch][head].moved()
+            of_cells = einsum(gradient, moved, "row q width, row q k width -> row q k")
             masks = self._row_masks(clean)
             of_roles = einsum(masks, of_cells, masks, "f row q, row q k, t row k -> row f t")
             np.add.at(effects, clean.batch.prompt_of_row, of_roles.double().cpu().numpy())
@@ -166,11 +162,10 @@ class TaskAttention:
         untouched model otherwise.
         """
         layer, number = head
-        read_of = dict(zip(map(id, self._batches), self._read, strict=True))
 
         def states(clean: CleanBatch) -> Tensor:
             masks = self._row_masks(clean)
-            moved = read_of[id(clean.batch)][head].moved()
+            moved = self._read[clean.batch][head].moved()
             change = einsum(
                 masks[from_role],
                 masks[to_role],
@@ -188,10 +183,6 @@ class TaskAttention:
 
         effect: ndarray = self.runner.of_states(states) - self.runner.clean
         return effect
-
-    @property
-    def _batches(self) -> list[object]:
-        return [clean.batch for clean in self.runner.clean_batches]
 
     def _row_masks(self, clean: CleanBatch) -> Float[Tensor, "role row position"]:
         width = clean.batch.rows.tokens.shape[1]
@@ -217,18 +208,6 @@ class Writing:
     most; None if it attends to the first token most everywhere."""
 
 
-def _written_on(
-    weight: Float[Tensor, "vocabulary d_model"],
-    written: Float[Tensor, "prompt d_model"],
-    centre: Float[Tensor, " prompt"],
-    tokens: Int[Tensor, " token"],
-    prompt: int,
-) -> Float[Tensor, " token"]:
-    """What is written on the logits of some tokens in a prompt."""
-    logits: Tensor = weight[tokens].float() @ written[prompt] - centre[prompt]
-    return logits
-
-
 @torch.inference_mode()
 def writing(
     paths: DirectPaths, attention: TaskAttention, heads: Sequence[Head]
@@ -242,12 +221,13 @@ def writing(
     scale_of = np.zeros(prompts.count)
 
     # outputs and the last norm's scale at the last token of each prompt
-    for number, clean in enumerate(runner.clean_batches):
+    for clean in runner.clean_batches:
         width = clean.batch.rows.tokens.shape[1]
         of_batch = []
         flat = []
-        for prompt, (batch, row) in enumerate(attention.prompt_rows):
-            if batch == number:
+        for prompt in range(prompts.count):
+            batch, row = attention.row_of[prompt]
+            if batch is clean.batch:
                 of_batch.append(prompt)
                 flat.append(row * width + int(ends[prompt]))
         places = torch.tensor(flat)
@@ -262,6 +242,7 @@ def writing(
         assert end.scale is not None
         scale_of[of_batch] = end.scale.double().cpu().numpy()
 
+    # the first token of each answer, and what all heads' writing is multiplied by
     labels = {1: np.full(prompts.count, -1), -1: np.full(prompts.count, -1)}
     for one in prompts.continuations:
         labels[one.sign][one.prompt] = one.labels[0]
@@ -270,6 +251,7 @@ def writing(
     mean_row = weight.float().mean(0)
     writings = {}
     for layer, number in heads:
+        # what the head adds to the stream, as the last norm scales it
         z = torch.stack([z_of[layer, prompt][number] for prompt in range(prompts.count)])
         matrix = output_matrix(paths.outputs[layer]).float()
         width = z.shape[-1]
@@ -282,13 +264,16 @@ def writing(
         centre = written @ mean_row
 
         # on the logit of each token, minus the mean over the vocabulary
-        on = partial(_written_on, weight, written, centre)
         of_label = {}
         for sign, of_prompts in labels.items():
             values = np.full(prompts.count, np.nan)
             for prompt in np.flatnonzero(of_prompts >= 0).tolist():
-                values[prompt] = float(on(torch.tensor([int(of_prompts[prompt])]), prompt)[0])
+                token = torch.tensor([int(of_prompts[prompt])])
+                logit = weight[token].float() @ written[prompt] - centre[prompt]
+                values[prompt] = float(logit[0])
             of_label[sign] = values
+
+        # it copies if it raises the attended token more than any other of the prompt
         copied = []
         for prompt in range(prompts.count):
             pattern = attention.pattern((layer, number), prompt)[ends[prompt]]
@@ -297,7 +282,9 @@ def writing(
             tokens = rows_of[prompt][1 : len(pattern)]
             attended = tokens[int(pattern[1:].argmax())]
             distinct = torch.unique(tokens)
-            copied.append(bool(distinct[on(distinct, prompt).argmax()] == attended))
+            logits = weight[distinct].float() @ written[prompt] - centre[prompt]
+            copied.append(bool(distinct[logits.argmax()] == attended))
+
         mean = weight.float() @ written.mean(0) - centre.mean()
         spell = runner.rerunner.model.tokenizer.spell
         largest = mean.topk(LISTED)

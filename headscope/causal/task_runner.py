@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -34,42 +34,6 @@ KEPT_BYTES = 2**30
 """Bytes of clean runs that are kept; with more prompts each batch is run again for each change."""
 Replacements = Mapping[int, Float[Tensor, "..."]]
 """Values that heads are set to, by layer, in any shape that fits `row position head width`."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """Predictions of a model at each place."""
-
-    log_probability: Float[ndarray, " place"]
-    """Log-probability of the label, in nats."""
-    is_top: Bool[ndarray, " place"]
-    """True if the label is the most likely token."""
-
-
-@dataclass(frozen=True, eq=False)
-class _PromptSums:
-    """Sums over the tokens of each prompt's answers."""
-
-    answer: Float[ndarray, " prompt"]
-    """Log-probability of the answer, in nats."""
-    wrong: Float[ndarray, " prompt"]
-    """Log-probability of the wrong answer, in nats."""
-    misses: Float[ndarray, " prompt"]
-    """Tokens of the answer that are not the most likely."""
-
-    @classmethod
-    def zeros(cls, count: int) -> _PromptSums:
-        """Sums over no token."""
-        return cls(np.zeros(count), np.zeros(count), np.zeros(count))
-
-    def add(self, batch: PromptBatch, scores: _Scores) -> None:
-        """Add the places of a batch."""
-        is_answer = batch.sign > 0
-        prompts = batch.prompt[is_answer]
-        np.add.at(self.answer, prompts, scores.log_probability[is_answer])
-        np.add.at(self.misses, prompts, ~scores.is_top[is_answer])
-        is_wrong = ~is_answer
-        np.add.at(self.wrong, batch.prompt[is_wrong], scores.log_probability[is_wrong])
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +85,12 @@ class TaskRunner:
         self._floors: dict[int, CleanRun] = {}
         self._gradients: dict[tuple[int, bool], dict[int, Tensor]] = {}
         self._kept: list[CleanBatch] = []
-        if self._clean_bytes() <= KEPT_BYTES:
+        # of each layer the input, and the heads' outputs on the prompts and in their place
+        network = rerunner.network
+        tokens = sum(batch.rows.tokens.numel() for batch in self._batches)
+        numbers = 2 * len(rerunner.blocks) + 4 * len(rerunner.outputs)
+        width = network.get_input_embeddings().weight.shape[1]
+        if tokens * int(width) * numbers * int(network.dtype.itemsize) <= KEPT_BYTES:
             self._kept = [self._clean_batch(batch) for batch in self._batches]
         self.clean = self.of_states(lambda clean: clean.run.states)
         """The metric of each prompt by the untouched model."""
@@ -196,12 +165,30 @@ class TaskRunner:
         half: int | None = None,
     ) -> Float[ndarray, " prompt"]:
         """The metric of all prompts of a half, or of both, by the last states of each batch."""
-        sums = _PromptSums.zeros(self.prompts.count)
+        # log-probabilities of both answers, and tokens of the answer that are not the most likely
+        answer, wrong, misses = np.zeros((3, self.prompts.count))
         for clean in self.clean_batches:
-            if half in (None, clean.batch.half):
-                batch = clean.batch
-                sums.add(batch, self._scores(states(clean), batch.label))
-        metric = self._metric_of(sums)
+            batch = clean.batch
+            if half not in (None, batch.half):
+                continue
+            of_places = states(clean)
+            with torch.inference_mode():
+                logs = self._log_probabilities(of_places)
+                of_label = _at_labels(logs, batch.label).double().cpu().numpy()
+                is_top = (logs.argmax(-1) == batch.label).cpu().numpy()
+            # an answer of several tokens has several places
+            is_answer = batch.sign > 0
+            prompts = batch.prompt[is_answer]
+            np.add.at(answer, prompts, of_label[is_answer])
+            np.add.at(misses, prompts, ~is_top[is_answer])
+            np.add.at(wrong, batch.prompt[~is_answer], of_label[~is_answer])
+
+        metric = answer - wrong
+        if self.metric == "log-probability":
+            metric = answer
+        elif self.metric == "accuracy":
+            is_right = answer > wrong if self.prompts.compares else misses == 0
+            metric = is_right.astype(float)
         return metric if half is None else np.where(self.prompts.halves == half, metric, np.nan)
 
     def gradients(
@@ -301,6 +288,7 @@ class TaskRunner:
         """Mean norm of each head's output z W_O over the prompts' tokens, without the first."""
         return output_norms(self.rerunner, (clean.run for clean in self.clean_batches))
 
+    @torch.inference_mode()
     def above_chance(self) -> Float[ndarray, " prompt"]:
         """Lead of the untouched model over one that does not know the answers, by prompt.
 
@@ -313,11 +301,7 @@ class TaskRunner:
             return self.clean
         if self.metric == "accuracy":
             return self.clean - (0.5 if self.prompts.compares else 0.0)
-        return self._above_other_answers()
 
-    @torch.inference_mode()
-    def _above_other_answers(self) -> Float[ndarray, " prompt"]:
-        """Log-probability of each answer's first token minus the mean of the other answers'."""
         first_token = {
             one.prompt: one.labels[0] for one in self.prompts.continuations if one.sign > 0
         }
@@ -325,25 +309,18 @@ class TaskRunner:
         uniform = -np.log(self.rerunner.model.vocabulary_size)
         above = np.zeros(self.prompts.count)
         for clean in self.clean_batches:
-            is_first = _is_first_of_answer(clean.batch)
-            states = clean.run.states
-            states = states[torch.from_numpy(is_first).to(states.device)]
+            # the first place of each prompt's answer
+            answers = np.flatnonzero(clean.batch.sign > 0)
+            prompts, first = np.unique(clean.batch.prompt[answers], return_index=True)
+            states = clean.run.states[torch.from_numpy(answers[first]).to(clean.run.states.device)]
             logs = self._log_probabilities(states)[:, tokens]
             of_prompts = logs.double().cpu().numpy()
-            for prompt, row in zip(clean.batch.prompt[is_first], of_prompts, strict=True):
+            for prompt, row in zip(prompts, of_prompts, strict=True):
                 is_right = np.array(tokens) == first_token[prompt]
                 others = row[~is_right]
                 expected = others.mean() if len(others) else uniform
                 above[prompt] = row[is_right].item() - expected
         return above
-
-    def _clean_bytes(self) -> int:
-        """Bytes of the clean runs: the input and the heads' outputs of each layer."""
-        network = self.rerunner.network
-        tokens = sum(batch.rows.tokens.numel() for batch in self._batches)
-        width = network.get_input_embeddings().weight.shape[1]
-        layers = 2 * len(self.rerunner.blocks) + 4 * len(self.rerunner.outputs)
-        return tokens * int(width) * layers * int(network.dtype.itemsize)
 
     def _clean_batch(self, batch: PromptBatch) -> CleanBatch:
         start = batch.start if self.method == "resample" else 0
@@ -355,37 +332,14 @@ class TaskRunner:
         elif self.method == "zero":
             replacements = {layer: z[:1, :1] * 0 for layer, z in run.z.items()}
         else:
-            replacements = self._corrupt_outputs(batch, run)
+            # outputs on the corrupt prompts, at the positions of the clean ones
+            assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
+            others, lengths = self.rerunner.clean(batch.corrupt).z, batch.corrupt.lengths
+            replacements = {
+                layer: aligned_at_end(others[layer], lengths, z, batch.rows.lengths)
+                for layer, z in run.z.items()
+            }
         return CleanBatch(batch, run, later, replacements)
-
-    def _corrupt_outputs(self, batch: PromptBatch, run: CleanRun) -> dict[int, HeadOutputs]:
-        """Each head's z on the corrupt prompts, at the positions of the clean ones."""
-        assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
-        corrupt = self.rerunner.clean(batch.corrupt)
-        outputs = {}
-        for layer, z in run.z.items():
-            outputs[layer] = aligned_at_end(
-                corrupt.z[layer], batch.corrupt.lengths, z, batch.rows.lengths
-            )
-        return outputs
-
-    def _metric_of(self, sums: _PromptSums) -> Float[ndarray, " prompt"]:
-        if self.metric == "log-probability":
-            return sums.answer
-        lead: ndarray = sums.answer - sums.wrong
-        if self.metric == "difference":
-            return lead
-        is_right = sums.answer > sums.wrong if self.prompts.compares else sums.misses == 0
-        return is_right.astype(float)
-
-    @torch.inference_mode()
-    def _scores(
-        self, states: Float[Tensor, "place d_model"], label: Int[Tensor, " place"]
-    ) -> _Scores:
-        logs = self._log_probabilities(states)
-        of_label = _at_labels(logs, label)
-        is_top = logs.argmax(-1) == label
-        return _Scores(of_label.double().cpu().numpy(), is_top.cpu().numpy())
 
     def _log_probabilities(
         self, states: Float[Tensor, "place d_model"]
@@ -419,12 +373,3 @@ def _at_labels(
 ) -> Float[Tensor, " place"]:
     """The log-probability of each place's label."""
     return logs.gather(-1, label[:, None])[:, 0]
-
-
-def _is_first_of_answer(batch: PromptBatch) -> Bool[ndarray, " place"]:
-    """Mask of the first place of each prompt's answer."""
-    answers = np.flatnonzero(batch.sign > 0)
-    _, first = np.unique(batch.prompt[answers], return_index=True)
-    is_first = np.zeros(len(batch.prompt), bool)
-    is_first[answers[first]] = True
-    return is_first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -141,6 +142,11 @@ def test_a_head_that_suppresses_the_answer_is_in_the_circuit_and_helps_if_replac
     assert writes["L0H0"]["difference"]["mean"] == pytest.approx(4, rel=0.05)
     assert writes["L0H0"]["copies"] == 1
     assert writes["L1H2"]["copies"] == 0
+    # one sign of negative numbers in text, that of the page
+    sentences = [line for head in found.circuit["heads"] for line in head["sentences"]]
+    text = "\n".join([found.title, *found.notes, *found.heads["sentence"], *sentences])
+    assert "−" in text
+    assert not re.search(r"(?<!\w)-\d", text)
 
 
 def test_a_task_that_the_model_cannot_do_blames_no_head(tmp_path):

@@ -322,6 +322,17 @@ def test_the_result_is_the_title():
     assert re.findall(r"[\d.]+", title) == ["8", "92", "5.86", "6", "0.02"]
 
 
+@pytest.mark.parametrize("name", ["", "a \u00a0 b\x1b<i>"])
+def test_no_line_breaks_before_a_percent_sign_and_names_stay_visible(name):
+    circuit = ioi()
+    circuit["task"] |= {"name": name, "unit": name}
+    for text in (circuit_figure(circuit), task_page(circuit, {}).split("<script")[0]):
+        assert set(re.findall(r"\d(\s)%", text)) == {"\u00a0"}
+        assert text.count("\u00a0") == len(re.findall(r"\d\u00a0%", text))
+        assert "\x1b" not in text
+        assert "<i>" not in text
+
+
 @pytest.mark.parametrize(
     ("name", "scheme"), [("ioi", "light"), ("ioi", "dark"), ("quick", "light")]
 )

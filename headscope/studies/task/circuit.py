@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,19 +135,13 @@ class Judge:
 
     def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
         """What is left of that if these heads alone are not replaced."""
-
-        def run() -> ndarray:
-            return self.runner.only(heads, JUDGES)
-
+        run = partial(self.runner.only, heads, JUDGES)
         beyond: ndarray = self._array("only", heads, run) - self.floor
         return beyond
 
     def lost(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
         """The effect of replacing these heads."""
-
-        def run() -> ndarray:
-            return self.runner.without(heads, JUDGES)
-
+        run = partial(self.runner.without, heads, JUDGES)
         effect: ndarray = self._array("without", heads, run) - self.runner.clean
         return effect
 
@@ -154,7 +149,7 @@ class Judge:
         """Share of the total effect that the heads alone keep."""
         return self.statistics.ratio(self.effect_kept(heads), self.total_effect)
 
-    def _array(self, kind: str, heads: Sequence[Head], run: Any) -> ndarray:
+    def _array(self, kind: str, heads: Sequence[Head], run: Callable[[], ndarray]) -> ndarray:
         name = "-".join(head_name(*head) for head in sorted(heads))
         if len(name) > 120:  # a name of a file
             name = f"{len(heads)}-{hash(tuple(sorted(heads))) & 0xFFFFFFFFFFFF:x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -15,7 +16,6 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.causal.head_set import Head
-from headscope.causal.roles import differing_roles
 from headscope.causal.task_attention import TaskAttention
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name, parse_head
@@ -32,7 +32,8 @@ from headscope.studies.task.sentences import (
     head_sentences,
 )
 from headscope.views.study_result import StudyResult
-from headscope.views.task_page import circuit_figure, task_page
+from headscope.views.task_page import circuit_figure, plain, task_page
+from headscope.views.task_page.words import in_interval, number
 
 FILES = ("task.html", "circuit.svg", "circuit.json", "heads.csv", "attention.csv", "edges.csv")
 REPLACED_BY: Mapping[str, str] = {
@@ -41,6 +42,10 @@ REPLACED_BY: Mapping[str, str] = {
     "zero": "zero",
     "resample": "corrupt prompt",
 }
+EDGE_COLUMNS = (
+    *("from", "to", "via", "role", "effect", "effect_low", "effect_high"),
+    *("estimate", "p_value", "confirmed"),
+)
 TERMINAL_HEADS = 12
 """Heads that a terminal shows."""
 COLUMNS = table_columns("""
@@ -145,6 +150,7 @@ class Findings:
         records = self._head_records()
         roles = self.attention.roles
         clean = statistics.interval(runner.clean)
+        replaced_by = REPLACED_BY[runner.method]
         notes = [
             *runner.prompts.notes,
             *competence_sentences(runner.metric, runner.clean, statistics),
@@ -152,6 +158,17 @@ class Findings:
             *self.notes,
         ]
         model = runner.rerunner.model
+        prompts = []
+        for prompt, text in enumerate(runner.prompts.texts):
+            prompts.append(
+                {
+                    "tokens": list(text.strings),
+                    "roles": list(roles.of_prompt[prompt]),
+                    "answer": text.row.answer,
+                    "wrong": text.row.wrong or None,
+                    "clean": float(runner.clean[prompt]),
+                }
+            )
         content = {
             "headscope": version("headscope"),
             "task": {
@@ -161,7 +178,7 @@ class Findings:
                 "metric": runner.metric,
                 "unit": self.unit,
                 "clean": clean,
-                "replaced_by": REPLACED_BY[runner.method],
+                "replaced_by": replaced_by,
                 "differs": self._differs(),
             },
             "model": {
@@ -171,7 +188,7 @@ class Findings:
             },
             "roles": [vars(role) for role in roles.roles],
             "template": roles.template,
-            "prompts": self._prompt_records(),
+            "prompts": prompts,
             "heads": [one for one in records if one["effect"] or one["attention"]],
             "edges": self.edges,
             "circuit": self.circuit,
@@ -183,15 +200,17 @@ class Findings:
         for head in dict.fromkeys([*first, *self.described]):
             of_head = [self.attention.pattern(head, at) for at in range(runner.prompts.count)]
             patterns[head_name(*head)] = of_head
+
         table = self._head_table(records)
+        edge_rows = [{**edge, **_spread("effect", edge["effect"])} for edge in self.edges]
         columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
         if not self.effects:
             columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
         return TaskResult(
             title=(
                 f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
-                f"{clean['mean']:.3f} [{clean['low']:.3f}, {clean['high']:.3f}] over "
-                f"{runner.prompts.count} prompts; heads replaced by {REPLACED_BY[runner.method]}"
+                f"{in_interval(clean, 3, number)} over {runner.prompts.count} prompts; "
+                f"heads replaced by {replaced_by}"
             ),
             table=table,
             terminal_table=table.head(TERMINAL_HEADS)[columns],
@@ -199,8 +218,8 @@ class Findings:
             values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
             draw=draw,
             attention=_attention_table(records),
-            edges=_edge_table(self.edges),
-            circuit=_plain(content),
+            edges=pd.DataFrame(edge_rows, columns=EDGE_COLUMNS),
+            circuit=plain(content, 6),
             patterns=patterns,
         )
 
@@ -210,7 +229,7 @@ class Findings:
         q_values = statistics.q_values(self.effects, len(self.runner.heads))
         members = set(self.circuit["heads"])
         records = []
-        for number, head in enumerate(self.runner.heads):
+        for place, head in enumerate(self.runner.heads):
             effect, joint_effect = self.effects.get(head), self.joint.get(head)
             record: dict[str, Any] = {
                 "name": head_name(*head),
@@ -220,8 +239,8 @@ class Findings:
                 "p_value": None if effect is None else statistics.p_value(effect),
                 "q_value": q_values.get(head),
                 "joint": None if joint_effect is None else statistics.interval(joint_effect),
-                "attribution": float(self.estimates["attribution"][number]),
-                "smooth": float(self.estimates["smooth"][number]),
+                "attribution": float(self.estimates["attribution"][place]),
+                "smooth": float(self.estimates["smooth"][place]),
                 "tags": self.tags.get(head, ""),
                 "in_circuit": head_name(*head) in members,
                 "share": self.shares.get(head),
@@ -263,34 +282,20 @@ class Findings:
         """Which positions differ from the corrupt prompt; empty for another method."""
         if self.runner.method != "resample":
             return ""
-        prompts = self.runner.prompts
+        prompts, roles = self.runner.prompts, self.attention.roles
         of_prompt = {one.prompt: one for one in reversed(prompts.continuations)}
-        differs = []
+        counts: Counter[str] = Counter()
         moved = 0
-        for prompt, names in enumerate(self.attention.roles.of_prompt):
+        for prompt, names in enumerate(roles.of_prompt):
             tokens, corrupt = of_prompt[prompt].tokens, of_prompt[prompt].corrupt
             if corrupt is None or len(corrupt) != len(tokens):
                 moved += 1
-                differs.append(np.zeros(0, int))
                 continue
-            apart = np.array(tokens) != np.array(corrupt)
-            differs.append(np.flatnonzero(apart[: len(names)]))
-        counts = differing_roles(self.attention.roles, differs)
-        return differs_sentence(counts, prompts.count, moved)
-
-    def _prompt_records(self) -> list[dict[str, Any]]:
-        records = []
-        for number, text in enumerate(self.runner.prompts.texts):
-            records.append(
-                {
-                    "tokens": list(text.strings),
-                    "roles": list(self.attention.roles.of_prompt[number]),
-                    "answer": text.row.answer,
-                    "wrong": text.row.wrong or None,
-                    "clean": float(self.runner.clean[number]),
-                }
-            )
-        return records
+            # the answer's own tokens have no role
+            changed = np.flatnonzero(np.array(tokens) != np.array(corrupt)).tolist()
+            counts.update({names[position] for position in changed if position < len(names)})
+        in_order = {name: counts[name] for name in roles.names if counts[name]}
+        return differs_sentence(in_order, prompts.count, moved)
 
 
 def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -304,12 +309,6 @@ def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "cut", "cut_low", "cut_high"])
 
 
-def _edge_table(edges: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    rows = [edge | _spread("effect", edge["effect"]) for edge in map(dict, edges)]
-    columns = ["from", "to", "via", "role", "effect", "effect_low", "effect_high", "estimate"]
-    return pd.DataFrame(rows, columns=[*columns, "p_value", "confirmed"])
-
-
 def _spread(name: str, interval: Mapping[str, float]) -> dict[str, float | None]:
     """A mean and the ends of its interval as three columns."""
     return {
@@ -317,14 +316,3 @@ def _spread(name: str, interval: Mapping[str, float]) -> dict[str, float | None]
         f"{name}_low": interval.get("low"),
         f"{name}_high": interval.get("high"),
     }
-
-
-def _plain(content: Any) -> Any:
-    """The content with None in place of NaN, and Python's own numbers."""
-    if isinstance(content, Mapping):
-        return {name: _plain(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
-    if isinstance(content, float | np.floating):
-        return round(float(content), 6) if np.isfinite(content) else None
-    return int(content) if isinstance(content, np.integer) else content

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
 from headscope.studies.task.circuit import Statistics
+from headscope.views.task_page.words import in_interval, minus, number
 
 IN_WORDS: Mapping[str, str] = {
     END: "the last token",
@@ -39,24 +40,24 @@ def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
     for edge in head["attention"]:
         line = (
             f"{head['name']}: from {role_in_words(edge['from'])} to {role_in_words(edge['to'])} "
-            f"({edge['mass']['mean']:.2f}"
+            f"({number(edge['mass'])}"
         )
         if edge["control"] is not None:
-            line += f", control {edge['control']:.2f}"
+            line += f", control {number(edge['control'])}"
         line += ")"
         if edge["cut"] is not None and head_effect is not None:
             line += (
-                f"; without this edge {edge['cut']['mean']:+.2f} {unit}, "
-                f"without the head {head_effect['mean']:+.2f}"
+                f"; without this edge {minus(edge['cut']['mean'])} {unit}, "
+                f"without the head {minus(head_effect['mean'])}"
             )
         yield line
     writes = head["writes"]
     if writes is None:
         return
     raised = ", ".join(repr(token) for token, _ in writes["raises"][:3])
-    line = f"{head['name']} writes {writes['answer']['mean']:+.2f} on the answer"
+    line = f"{head['name']} writes {minus(writes['answer']['mean'])} on the answer"
     if writes["wrong"] is not None:
-        line += f" and {writes['wrong']['mean']:+.2f} on the wrong one"
+        line += f" and {minus(writes['wrong']['mean'])} on the wrong one"
     line += f" directly; over the prompts it raises {raised} most"
     if writes["copies"] is not None:
         line += f"; it copies what it attends to in {writes['copies']:.0%} of the prompts"
@@ -104,17 +105,15 @@ def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
         f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
         f"{', '.join(circuit['heads'])}"
     )
-    total = circuit["total_effect"]["mean"]
-    kept = circuit["faithfulness"]
-    by_random = np.mean([one["faithfulness"] for one in circuit["random"]])
+    kept = in_interval(circuit["faithfulness"], show=number)
+    by_random = float(np.mean([one["faithfulness"] for one in circuit["random"]]))
     yield (
-        f"on the other half replacing all heads takes {total:.2f} {unit}; these heads alone keep "
-        f"{kept['mean']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}] of that, {circuit['sets']} "
-        f"random sets {by_random:.2f} on average (p = {circuit['p_value']:.3f}); replacing these "
-        f"heads takes {circuit['completeness']['mean']:.2f} of it "
-        f"(p = {circuit['completeness_p_value']:.3f})"
+        f"on the other half replacing all heads takes {number(circuit['total_effect'])} {unit}; "
+        f"these heads alone keep {kept} of that, {circuit['sets']} random sets "
+        f"{number(by_random)} on average (p = {circuit['p_value']:.3f}); replacing these heads "
+        f"takes {number(circuit['completeness'])} of it (p = {circuit['completeness_p_value']:.3f})"
     )
     yield (
-        f"CPR {circuit['cpr']:.3f}, CMD {circuit['cmd']:.3f}; the circuits of both halves have "
-        f"{circuit['halves']['jaccard']:.2f} of their heads in common"
+        f"CPR {number(circuit['cpr'], 3)}, CMD {number(circuit['cmd'], 3)}; the circuits of both "
+        f"halves have {number(circuit['halves']['jaccard'])} of their heads in common"
     )

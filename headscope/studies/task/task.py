@@ -57,6 +57,7 @@ from headscope.studies.task.circuit import (
 from headscope.studies.task.result import COLUMNS, FILES, REPLACED_BY, Findings, TaskResult
 from headscope.studies.task.stages import Stages
 from headscope.views.study_figure import HeatMap
+from headscope.views.task_page.words import in_interval
 
 OF_EACH = 30
 """Heads with the largest estimates of each kind that are measured exactly."""
@@ -170,12 +171,15 @@ def task(
     if folder is not None:
         for name in FILES:
             check_target(folder / name, overwrite=overwrite)
+
+    # both tasks are checked before a model is loaded
     checked_task = read_task(rows, seed=seed).first(prompts)
     checked_task, method, metric = _checked(checked_task, how, metric)
     second = None
     if other_words is not None:
         second = read_task(other_words, seed=seed).first(prompts)
         second, _, _ = _checked(second, how or method, metric)
+
     with progress_bar(progress, "explaining", unit="layers") as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
@@ -190,7 +194,14 @@ def task(
         runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
         statistics = Statistics(spelled.groups, seed)
-        _check_competence(runner, statistics)
+
+        # no head is to blame for a task that the model cannot do
+        above = statistics.interval(runner.above_chance())
+        if above["low"] <= 0:
+            raise HeadscopeError(
+                f"{loaded.name} cannot do the task {spelled.name}: its {metric} minus chance is "
+                f"{in_interval(above, 3)} over {spelled.count} prompts; no head was replaced"
+            )
 
         # arrays of a stopped call are used again if all that they depend on is the same
         key = (
@@ -209,6 +220,7 @@ def task(
             sets=sets,
             seed=seed,
         )
+        # the first runs tell how long the others take
         on_message(explanation.estimate(seconds, quick=quick))
         result = explanation.quick(bar) if quick else explanation.explain(bar, second)
     if folder is not None:
@@ -239,22 +251,6 @@ def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Tas
     return task, cast(Method, method), metric
 
 
-def _check_competence(runner: TaskRunner, statistics: Statistics) -> None:
-    """Refuse a task that the model cannot do: no head is to blame then.
-
-    Raises:
-        HeadscopeError: the interval of the metric includes chance.
-    """
-    above = statistics.interval(runner.above_chance())
-    if above["low"] > 0:
-        return
-    raise HeadscopeError(
-        f"{runner.rerunner.model.name} cannot do the task {runner.prompts.name}: its "
-        f"{runner.metric} minus chance is {above['mean']:.3f} [{above['low']:.3f}, "
-        f"{above['high']:.3f}] over {runner.prompts.count} prompts; no head was replaced"
-    )
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Explanation:
     """A model on a task whose stages are measured one after the other."""
@@ -273,6 +269,7 @@ class _Explanation:
 
     def estimate(self, seconds: float, *, quick: bool) -> str:
         """A line on what is measured, and how long it takes by the time of the first runs."""
+        # positions that the corrupt prompts do not change are not run again
         prompts = self.runner.prompts
         tokens = sum(len(text.strings) for text in prompts.texts)
         unchanged = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
@@ -289,17 +286,19 @@ class _Explanation:
             f"{REPLACED_BY[self.runner.method]}; about {max(1, round(about)):,} seconds{resumed}"
         )
 
-    def attributions(self) -> dict[str, Float[ndarray, "prompt position head"]]:
-        """Both first-order estimates."""
-        return {
-            "attribution": self.stages.array("attribution", self.runner.attributions),
-            "smooth": self.stages.array("smooth", lambda: self.runner.attributions(smooth=True)),
+    def estimates(self) -> dict[str, Float[ndarray, " head"]]:
+        """Mean first-order estimates of all heads, by their kind."""
+        attributions = self.runner.attributions
+        by_position = {
+            "attribution": self.stages.array("attribution", attributions),
+            "smooth": self.stages.array("smooth", partial(attributions, smooth=True)),
         }
+        return {kind: values.sum(1).mean(0) for kind, values in by_position.items()}
 
     def quick(self, progress: Callable[[int, int], None]) -> TaskResult:
         """Estimates by gradients alone, and the attention of the heads with the largest."""
         steps = Steps(progress, 7 * self.layers)
-        estimates = self._means(self.attributions())
+        estimates = self.estimates()
         steps.advance(6 * self.layers)
         described = _candidates(estimates)[:DESCRIBED]
         heads = [self.runner.heads[number] for number in described]
@@ -325,7 +324,7 @@ class _Explanation:
         """Everything: exact effects, the circuit, the heads' attention and writing, and paths."""
         runner, statistics = self.runner, self.statistics
         count = len(runner.heads)
-        estimates = self._means(self.attributions())
+        estimates = self.estimates()
         measured = [runner.heads[number] for number in _candidates(estimates)]
         of_layers = sum(self.layers - layer for layer, _ in measured)
         judging = len(sizes(count)) + 2 * self.sets + 14
@@ -352,12 +351,16 @@ class _Explanation:
             prompts = runner.prompts.halves == half
             halves.append(choose_heads(decisive, whole_effect, statistics, prompts, count))
         members = halves[0]
+
+        # all heads in the order in which they are kept: measured ones first
         chosen_on = runner.prompts.halves == 0
         of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in decisive.items()}
         order = by_size(of_half)
         by_estimate = np.argsort(-np.abs(sum(estimates.values())), kind="stable")
         in_turn = [runner.heads[number] for number in by_estimate.tolist()]
         order += [head for head in in_turn if head not in effects]
+
+        # the circuit beside random sets, and what each head adds to it
         circuit = dict(NO_CIRCUIT)
         shares: dict[Head, float] = {}
         notes: list[str] = []
@@ -383,9 +386,15 @@ class _Explanation:
         largest = [head for head in by_size(decisive)[:DESCRIBED] if q_values[head] < MAX_Q]
         described = list(dict.fromkeys([*members, *largest]))
         attention = TaskAttention(runner, roles, described)
-        writes, write_notes = self._writes(attention, described)
+        writes: Mapping[Head, Writing] = {}
+        try:
+            modules = find_paths(runner.rerunner.network, runner.rerunner.model.heads)
+            writes = writing(modules, attention, described)
+        except ModelError as error:
+            notes.append(f"what heads write was not computed: {first_line(error)}")
         parts = self._described(attention, described, effects, writes, steps)
 
+        # direct paths into the heads of the circuit
         edges, path_notes = self._paths(attention, members, whole_effect, steps)
         steps.finish()
         return Findings(
@@ -400,7 +409,7 @@ class _Explanation:
             edges=edges,
             circuit=circuit,
             shares=shares,
-            notes=[*notes, *write_notes, *path_notes],
+            notes=[*notes, *path_notes],
         ).result(STUDY.draw)
 
     @property
@@ -410,9 +419,6 @@ class _Explanation:
             return {}
         rows = self.run.heads[["layer", "head", "tags"]].itertuples(index=False)
         return {(int(layer), int(head)): str(types) for layer, head, types in rows}
-
-    def _means(self, by_position: Mapping[str, ndarray]) -> dict[str, Float[ndarray, " head"]]:
-        return {name: values.sum(1).mean(0) for name, values in by_position.items()}
 
     def _exact(
         self,
@@ -451,6 +457,8 @@ class _Explanation:
             if estimate[head] >= LEAST * abs(floor) and size < estimate[head] / BACKED_UP:
                 suspects.append(head)
         suspects = suspects[:MOST_SUSPECTS]
+
+        # one suspect alone has no other to stand in for it
         if len(suspects) < 2:
             return {}
         names = "-".join(head_name(*head) for head in suspects)
@@ -490,17 +498,6 @@ class _Explanation:
             "jaccard": agreement["jaccard"],
         }
 
-    def _writes(
-        self, attention: TaskAttention, heads: Sequence[Head]
-    ) -> tuple[Mapping[Head, Writing], list[str]]:
-        """What heads write, and a note if the model's direct effects cannot be computed."""
-        model = self.runner.rerunner.model
-        try:
-            paths = find_paths(self.runner.rerunner.network, model.heads)
-            return writing(paths, attention, heads), []
-        except ModelError as error:
-            return {}, [f"what heads write was not computed: {first_line(error)}"]
-
     def _described(
         self,
         attention: TaskAttention,
@@ -514,7 +511,8 @@ class _Explanation:
         is_start = np.array(names) == START
         is_other = np.array(names) == OTHER
         statistics = self.statistics
-        parts = {}
+        compares = self.runner.prompts.compares
+        parts: dict[Head, dict[str, Any]] = {}
         for head in heads:
             masses = attention.masses(head)
             # edges that matter by the first order; where a head's effect is saturated, which has
@@ -529,9 +527,10 @@ class _Explanation:
             for sizes_of_edges in (estimated, of_named):
                 cells = np.argsort(-sizes_of_edges, axis=None, kind="stable")[:CUTS]
                 strongest += [cell for cell in cells.tolist() if sizes_of_edges.flat[cell]]
-            strongest = list(dict.fromkeys(strongest))
+
+            # each edge once, with keys at like distance as a control, and its cut
             edges = []
-            for cell in strongest:
+            for cell in dict.fromkeys(strongest):
                 from_role, to_role = divmod(cell, len(names))
                 control = attention.control(head, from_role, to_role)
                 known_controls = control[~np.isnan(control)]
@@ -550,23 +549,21 @@ class _Explanation:
                     steps.advance(self.layers - head[0])
                 edges.append(edge)
             edges.sort(key=lambda edge: -abs((edge["cut"] or {"mean": 0})["mean"]))
-            parts[head] = {"attention": edges, "writes": self._writing(writes.get(head))}
-        return parts
+            parts[head] = {"attention": edges, "writes": None}
 
-    def _writing(self, written: Writing | None) -> dict[str, Any] | None:
-        if written is None:
-            return None
-        statistics = self.statistics
-        compares = self.runner.prompts.compares
-        difference = written.answer - written.wrong
-        return {
-            "answer": statistics.interval(written.answer),
-            "wrong": statistics.interval(written.wrong) if compares else None,
-            "difference": statistics.interval(difference) if compares else None,
-            "raises": [[token, round(size, 3)] for token, size in written.raises],
-            "lowers": [[token, round(size, 3)] for token, size in written.lowers],
-            "copies": written.copies,
-        }
+            # what the head writes on both answers; without a wrong one there is no difference
+            if head in writes:
+                written = writes[head]
+                difference = written.answer - written.wrong
+                parts[head]["writes"] = {
+                    "answer": statistics.interval(written.answer),
+                    "wrong": statistics.interval(written.wrong) if compares else None,
+                    "difference": statistics.interval(difference) if compares else None,
+                    "raises": [[token, round(size, 3)] for token, size in written.raises],
+                    "lowers": [[token, round(size, 3)] for token, size in written.lowers],
+                    "copies": written.copies,
+                }
+        return parts
 
     def _paths(
         self, attention: TaskAttention, members: Sequence[Head], floor: float, steps: Steps
@@ -591,6 +588,8 @@ class _Explanation:
                 cells = np.argsort(-sizes_of_kind, axis=None, kind="stable")[:limit]
                 least = LEAST_PATH * abs(floor)
                 strongest += [cell for cell in cells.tolist() if sizes_of_kind.flat[cell] >= least]
+
+            # each of them in a run of its own
             for cell in strongest:
                 via_number, sender, role = np.unravel_index(cell, means.shape)
                 via = VIAS[via_number]
@@ -610,6 +609,8 @@ class _Explanation:
                         "p_value": self.statistics.p_value(effect),
                     }
                 )
+
+        # all paths that were run are tested together
         q_values = adjusted(np.array([edge["p_value"] for edge in edges]))
         for edge, q_value in zip(edges, q_values.tolist(), strict=True):
             large = abs(edge["effect"]["mean"]) >= LEAST_PATH * abs(floor)

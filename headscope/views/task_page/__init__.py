@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -31,7 +31,7 @@ from headscope.views.task_page.words import (
     sentence,
 )
 
-__all__ = ["circuit_figure", "task_page"]
+__all__ = ["circuit_figure", "plain", "task_page"]
 
 MOST_BYTES = 1_000_000
 """Size of a page, which a mail or an issue takes."""
@@ -54,7 +54,12 @@ def task_page(
         PatternError: a pattern has not one row and one column per token of its prompt.
     """
     circuit = plain(circuit)
-    heads = [{**head, "tags": list(_tags(head))} for head in circuit.get("heads") or []]
+    heads = []
+    for head in circuit.get("heads") or []:
+        # a list, or as `heads.csv` has them
+        tags = head.get("tags") or []
+        tags = tags.split(";") if isinstance(tags, str) else tags
+        heads.append({**head, "tags": [str(tag) for tag in tags if tag]})
     circuit = {**circuit, "heads": heads}
     prompts = circuit.get("prompts") or []
     for name, of_prompts in patterns.items():
@@ -77,15 +82,24 @@ def task_page(
     return page
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: lists for tuples, numbers for numpy's, and None for NaN."""
+def plain(value: Any, digits: int | None = None) -> Any:
+    """A value as JSON has it: lists for tuples, numbers for numpy's, and None for NaN.
+
+    Args:
+        value: of any depth.
+        digits: decimals of its numbers; None for all.
+    """
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): plain(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | np.ndarray):
-        return [plain(inner) for inner in value]
+        return [plain(inner, digits) for inner in value]
     if isinstance(value, np.generic):
         value = value.item()
-    return None if isinstance(value, float) and not isfinite(value) else value
+    if not isinstance(value, float):
+        return value
+    if not isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)
 
 
 def _render(
@@ -137,11 +151,18 @@ def _script_data(
     numbers: Sequence[int],
 ) -> dict[str, Any]:
     """What the page's script reads, with these prompts."""
-    cells = {}
+    cells: dict[str, list[str | None]] = {}
     for name, of_prompts in patterns.items():
-        cells[name] = [
-            _packed_cells(of_prompts[at]) if at < len(of_prompts) else None for at in numbers
-        ]
+        cells[name] = []
+        for at in numbers:
+            packed_cells = None
+            if at < len(of_prompts):
+                # attention up to each query, or all of it if some query looks at keys after it
+                pattern = of_prompts[at]
+                is_whole = np.triu(pattern, 1).any()
+                shown = pattern.ravel() if is_whole else pattern[lower_triangle(len(pattern))]
+                packed_cells = hundredths(shown)
+            cells[name].append(packed_cells)
     return {
         # what the report's scripts read
         "types": types_in_words({tag for head in circuit["heads"] for tag in head["tags"]}),
@@ -156,18 +177,3 @@ def _script_data(
         "first": layout.prompt,
         "figure": draw(circuit, layout, has_heading=True),
     }
-
-
-def _tags(head: Mapping[str, Any]) -> Iterator[str]:
-    """Tags on running text, given as a list or as `heads.csv` has them."""
-    tags = head.get("tags") or []
-    for tag in tags.split(";") if isinstance(tags, str) else tags:
-        if tag:
-            yield str(tag)
-
-
-def _packed_cells(pattern: Float[ndarray, "query key"]) -> str:
-    """Attention up to each query, or all of it if some query looks at keys after it."""
-    if np.triu(pattern, 1).any():
-        return hundredths(pattern.ravel())
-    return hundredths(pattern[lower_triangle(len(pattern))])

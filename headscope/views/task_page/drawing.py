@@ -54,7 +54,7 @@ def draw(circuit: Mapping[str, Any], layout: Layout, *, has_heading: bool) -> st
     total_height = above + layout.height + 62 + below + _SIDE
 
     # guides lie behind edges, edges behind nodes
-    name = _attribute(f"Circuit: {result(circuit)}")
+    name = escape(f"Circuit: {result(circuit)}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total_width:.0f} '
         f'{total_height:.0f}" width="{total_width:.0f}" height="{total_height:.0f}" '
@@ -82,10 +82,6 @@ def _has_circuit(circuit: Mapping[str, Any]) -> bool:
     return bool((circuit.get("circuit") or {}).get("heads"))
 
 
-def _attribute(text: str) -> str:
-    return escape(visible(text), quote=True)
-
-
 def _text(
     x: float | int,
     y: float | int,
@@ -95,38 +91,36 @@ def _text(
     kind: str = "ink",
     anchor: str = "middle",
 ) -> str:
-    """A line of text; the kind is `ink` or `dim`, with `bold` after it."""
+    """A line of visible text; the kind is `ink` or `dim`, with `bold` after it."""
     colour = DIM if "dim" in kind else INK
     style = f"font-size:{size}px"
     if "bold" in kind:
         style += ";font-weight:600"
     return (
         f'<text class="{kind.split()[0]}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-        f'fill="{colour}" style="{style}">{escape(visible(text))}</text>'
+        f'fill="{colour}" style="{style}">{escape(text)}</text>'
     )
 
 
 def _heading(circuit: Mapping[str, Any], width: float) -> tuple[list[str], float]:
     """The result, and below it what was measured; the height of both."""
     task, model = circuit.get("task") or {}, circuit.get("model") or {}
-    below = f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}"
-    lines = [
-        *(_text(_SIDE, 0.0, line, size=16.0, kind="ink bold", anchor="start")
-          for line in wrapped(result(circuit), 16 * 1.08, width)),
-        *(_text(_SIDE, 0.0, line, size=11.0, kind="dim", anchor="start")
-          for line in wrapped(below, 11.0, width)),
-    ]  # fmt: skip
+    below = visible(f"{task.get('name', '')} in {model.get('name', '')}: {lead(circuit)}")
     y, heading = 10.0, []
-    for line in lines:
-        y += 20 if "font-size:16px" in line else 15
-        heading.append(line.replace('y="0.0"', f'y="{y:.1f}"'))
+    # bold letters are wider
+    for line in wrapped(result(circuit), 16 * 1.08, width):
+        y += 15
+        heading.append(_text(_SIDE, y, line, size=16.0, kind="ink bold", anchor="start"))
+    for line in wrapped(below, 11.0, width):
+        y += 15
+        heading.append(_text(_SIDE, y, line, size=11.0, kind="dim", anchor="start"))
     return heading, y + 18
 
 
 def wrapped(text: str, size: float, width: float) -> list[str]:
-    """A text in lines of a width."""
+    """A text in lines of a width, broken at plain spaces alone."""
     lines = [""]
-    for word in visible(text).split():
+    for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
         if lines[-1] and text_width(longer, size) > width:
             lines.append(word)
@@ -220,15 +214,17 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
 
 def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     """A box with the head's name, its effect as a number and a bar, and where it attends."""
-    width = node.width
+    width, name = node.width, visible(node.name)
     x, y = node.x - width / 2, node.y - NODE_HEIGHT / 2
     box = f'x="{x:.1f}" y="{y:.1f}" height="{NODE_HEIGHT}"'
     if node.head is None:
         return (
-            f'<g class="node" data-node="{_attribute(node.name)}"><rect class="paper edgeless" '
+            f'<g class="node" data-node="{escape(name)}"><rect class="paper edgeless" '
             f'{box} width="{width}" rx="2" fill="{PAPER}" stroke="{DIM}"/>'
-            f"{_text(node.x, node.y + 4, node.name, size=ROLE_SIZE)}</g>"
+            f"{_text(node.x, node.y + 4, name, size=ROLE_SIZE)}</g>"
         )
+
+    # the bar is the effect as a share of the strongest head's, hatched if it is above 0
     effect = effect_of(node.head)
     strongest = max([strength(node.head), *(strength(head) for head in circuit["heads"])])
     share = strength(node.head) / strongest if strongest else 0.0
@@ -237,15 +233,17 @@ def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     bar = 'fill="url(#hatch)"' if raises(effect) else f'fill="{BAR}"'
     line = node.y - 4 if node.attends else node.y + 4
     parts = [
-        f'<g class="node head {side}" data-head="{_attribute(node.name)}">',
+        f'<g class="node head {side}" data-head="{escape(name)}">',
         f'<rect class="box" {box} width="{width:.1f}" rx="5" fill="{SOFT}" '
         f'stroke="{INK if is_inside else RULE}" stroke-width="{1.2 if is_inside else 1}"/>',
         f'<rect class="amount{" hatched" if raises(effect) else ""}" x="{x + 1.2:.1f}" '
         f'y="{y + 1.2:.1f}" width="{max(0.5, share * (width - 2.4)):.1f}" '
         f'height="{NODE_HEIGHT - 2.4}" rx="4" {bar}/>',
-        _text(x + 8, line, node.name, size=NAME_SIZE, kind="ink bold", anchor="start"),
+        _text(x + 8, line, name, size=NAME_SIZE, kind="ink bold", anchor="start"),
         _text(x + width - 8, line, minus(effect), size=NOTE_SIZE, anchor="end"),
     ]
+
+    # second line: where the head attends, and how much
     below = node.y + 10.5
     if node.attends:
         parts.append(_text(x + 8, below, node.attends, size=NOTE_SIZE, anchor="start"))
@@ -278,7 +276,7 @@ def _tokens(layout: Layout) -> list[str]:
 
 def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[list[str], float]:
     """Only the signs that the drawing uses, in as many lines as they need; their height."""
-    unit = str((circuit.get("task") or {}).get("unit") or "")
+    unit = visible(str((circuit.get("task") or {}).get("unit") or " ")).strip()
     edges = [edge for edge in layout.edges if edge.number is not None]
     strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]
@@ -292,6 +290,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     def box(shape: str) -> str:
         return f'<rect class="{shape}" y="-11" x="0" width="26" height="14" rx="3" '
 
+    # a sign and its words for whatever the drawing has
     signs = [(line(via, COLOURS[via]), f"into {PLURAL[via]}") for via in vias]
     if len(edges) < len(layout.edges):
         attends = line("attends", DIM, 2.0, ' stroke-opacity="0.45"')
@@ -318,6 +317,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
             (box("box outside") + f'fill="{SOFT}" stroke="{RULE}"/>', "not in the circuit")
         )
 
+    # in lines of the drawing's width
     parts, x, y = [], float(MARGIN - 36), 14.0
     for sign, words in signs:
         needed = 34 + text_width(words, ROLE_SIZE) + 22

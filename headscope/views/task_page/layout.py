@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from einops import einsum
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -44,7 +45,9 @@ _SHAPES = np.array(
 """Ways of a curve around nodes: how far it stays upright and how it bends, below and above."""
 _PLAIN = _SHAPES[(_SHAPES[:, 2] == 0) & (_SHAPES[:, 3] == 0)]
 """Shapes that are tried while nodes still look for their lanes."""
-_SAMPLES = np.linspace(0.05, 0.95, 14)
+_T = np.linspace(0.05, 0.95, 14)
+_BERNSTEIN = np.stack([(1 - _T) ** 3, 3 * _T * (1 - _T) ** 2, 3 * _T**2 * (1 - _T), _T**3], axis=1)
+"""Weights of a cubic curve's four points at samples between its ends."""
 
 
 def mean_of(value: Any) -> float | None:
@@ -73,7 +76,7 @@ def text_width(text: str, size: float) -> float:
             continue
         if unicodedata.east_asian_width(letter) in "WF":
             width += 1.0
-        elif letter in "iljtfrI.,:;'|!()[] ":
+        elif letter in "iljtfrI.,:;'|!()[] \N{NO-BREAK SPACE}":
             width += 0.36
         else:
             width += 0.72 if letter.isupper() or letter in "mw−+→↵…%" else 0.58
@@ -155,18 +158,28 @@ def lay_out(circuit: Mapping[str, Any]) -> Layout:
     height = y + 4 if rows else 60.0
 
     # columns wide enough for the nodes that stand beside each other
-    head_width = max([0.0, *(_node_width(node) for node in nodes if node.head)])
-    for node in nodes:
-        node.width = head_width if node.head else node.width
+    head_nodes = [node for node in nodes if node.head]
+    head_width = 0.0
+    for node in head_nodes:
+        first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
+        second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
+        head_width = max(head_width, first, second)
+    for node in head_nodes:
+        node.width = head_width
     lanes = {column.role: _lanes(nodes, column.role) for column in columns}
     width = _spread(columns, lanes, {node.role for node in nodes})
+
+    # nodes in lanes, then of each edge the curve that is hidden least and stays on the paper
     _settle(nodes, edges, lanes=lanes, columns=columns, rows=rows)
-    curves, hits = _curves(edges, nodes)
+    curves = _curves(edges, _SHAPES)
+    costs = _costs(curves, _SHAPES, edges, nodes)
     is_outside = (curves[..., 0] < MARGIN) | (curves[..., 0] > width)
-    hits += is_outside.sum(-1)
+    costs += is_outside.sum(-1)
     for at, edge in enumerate(edges):
-        edge.points = curves[at, int(hits[at].argmin())]
+        edge.points = curves[at, int(costs[at].argmin())]
         width = max(width, float(edge.points[:, 0].max()))
+
+    # the embedding is drawn as the token
     boxes = [node for node in nodes if node.name != EMBEDDING]
     return Layout(columns, boxes, edges, rows, width, height, prompt=number, omitted=omitted)
 
@@ -184,10 +197,10 @@ def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
         strongest = sorted(heads, key=lambda name: -strength(heads[name]))
         is_drawn = set(strongest[:MOST_HEADS])
 
+    # a head is drawn once, above the role that it acts from
     nodes: dict[tuple[str, str], Node] = {}
-    for name in heads:
+    for name, head in heads.items():
         if name in is_drawn:
-            head = heads[name]
             role = acting_role(head, circuit)
             entry = _main_attention(head) or {}
             share = mean_of(entry.get("mass"))
@@ -199,6 +212,8 @@ def _parts(circuit: Mapping[str, Any]) -> tuple[list[Node], list[Edge], int]:
                 attends=f"→ {short(str(entry['to']), 12)}" if entry else "",
                 share="" if share is None else f"{share:.2f}".removeprefix("0"),
             )
+
+    # paths, the strongest first, as far as both ends are drawn
     curves: list[Edge] = []
     for number, edge in edges:
         receiver, name = nodes.get((str(edge["to"]), "")), str(edge["from"])
@@ -254,12 +269,6 @@ def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:
             role = str(edge.get("role") or OTHER)
             sizes[role] = sizes.get(role, 0) + abs(mean_of(edge.get("effect")) or 0)
     return max(sizes, key=lambda role: sizes[role], default=OTHER)
-
-
-def _node_width(node: Node) -> float:
-    first = text_width(node.name, NAME_SIZE) * 1.08 + text_width("−0.00", NOTE_SIZE) + 26
-    second = text_width(node.attends, NOTE_SIZE) + text_width(node.share, NOTE_SIZE) + 26
-    return max(first, second)
 
 
 def _columns(
@@ -382,9 +391,9 @@ def _settle(
 
     def cost() -> float:
         move()
-        _, hits = _curves(edges, nodes, _PLAIN)
+        costs = _costs(_curves(edges, _PLAIN), _PLAIN, edges, nodes)
         spans = [abs(edge.sender.x - edge.receiver.x) for edge in edges]
-        return float(hits.min(axis=1).sum()) + sum(spans) / 200 if edges else 0.0
+        return float(costs.min(axis=1).sum()) + sum(spans) / 200 if edges else 0.0
 
     # the strongest head of a row stands in the middle at first, the others around it
     for _, group in groupby(sorted(nodes, key=_place_key), key=_place_key):
@@ -392,6 +401,8 @@ def _settle(
             count = lanes[node.role].count
             side = (order + 1) // 2 * (1 if order % 2 else -1)
             node.lane = ((count - 1) // 2 + side) % count
+
+    # then each node tries all lanes, and changes places with the node that it meets there
     best = cost()
     for _ in range(2):
         before = best
@@ -417,37 +428,52 @@ def _place_key(node: Node) -> tuple[str, tuple[int, int]]:
 
 
 def _curves(
+    edges: Sequence[Edge], shapes: Float[ndarray, "shape 4"]
+) -> Float[ndarray, "edge shape point xy"]:
+    """Each edge as a cubic Bézier curve in every shape, upright at both ends."""
+    lower, upper, start_bend, end_bend = shapes.T
+    curves = np.zeros((len(edges), len(shapes), 4, 2))
+    for curve, edge in zip(curves, edges, strict=True):
+        # from the top of the sender to the receiver's port
+        start_x = edge.sender.x
+        start_y = edge.sender.y - NODE_HEIGHT / 2
+        end_x = edge.receiver.x + _PORTS.get(str(edge.facts.get("via")), 0.0)
+        end_y = edge.receiver.y + NODE_HEIGHT / 2
+        if edge.number is not None:
+            end_y += 3  # room for the letter of the port
+
+        # bent to a side between them
+        rise = max(start_y - end_y, ROW_GAP)
+        curve[:, 0] = start_x, start_y
+        curve[:, 1, 0] = start_x + start_bend
+        curve[:, 1, 1] = start_y - rise * lower
+        curve[:, 2, 0] = end_x + end_bend
+        curve[:, 2, 1] = end_y + rise * upper
+        curve[:, 3] = end_x, end_y
+    return curves
+
+
+def _costs(
+    curves: Float[ndarray, "edge shape point xy"],
+    shapes: Float[ndarray, "shape 4"],
     edges: Sequence[Edge],
     nodes: Sequence[Node],
-    shapes: Float[ndarray, "shape 4"] = _SHAPES,
-) -> tuple[Float[ndarray, "edge shape point xy"], Float[ndarray, "edge shape"]]:
-    """Each edge's curve in every shape, and how much of it lies behind nodes."""
-    if not edges:
-        return np.zeros((0, len(shapes), 4, 2)), np.zeros((0, len(shapes)))
-    start = np.array([[edge.sender.x, edge.sender.y - NODE_HEIGHT / 2] for edge in edges])
-    end = np.array([[edge.receiver.x, edge.receiver.y + NODE_HEIGHT / 2] for edge in edges])
-    end[:, 1] += [0 if edge.number is None else 3 for edge in edges]
-    end[:, 0] += [_PORTS.get(str(edge.facts.get("via")), 0.0) for edge in edges]
-    rise = np.maximum(start[:, 1] - end[:, 1], ROW_GAP)[:, None]
+) -> Float[ndarray, "edge shape"]:
+    """How much of each curve lies behind nodes, and a little for bends."""
+    # samples of a curve within the box of a node that it neither leaves nor enters
+    path = einsum(_BERNSTEIN, curves, "sample point, edge shape point xy -> edge shape sample xy")
+    costs = np.zeros(curves.shape[:2])
+    for node in nodes:
+        if node.name == EMBEDDING:
+            continue
+        reach = np.array([node.width / 2 + 5, NODE_HEIGHT / 2 + 3])
+        is_inside = (np.abs(path - [node.x, node.y]) < reach).all(-1)
+        is_end = [node is edge.sender or node is edge.receiver for edge in edges]
+        is_inside[np.array(is_end, bool)] = False
+        costs += is_inside.sum(-1)
 
-    # cubic Bézier curves, upright at both ends and bent to a side between them
-    points = np.zeros((len(edges), len(shapes), 4, 2))
-    points[:, :, :2] = start[:, None, None]
-    points[:, :, 2:] = end[:, None, None]
-    points[:, :, 1, 1] -= rise * shapes[:, 0]
-    points[:, :, 2, 1] += rise * shapes[:, 1]
-    points[:, :, 1:3, 0] += shapes[:, 2:]
-    t = _SAMPLES[:, None]
-    weights = np.concatenate([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3], axis=1)
-    path = np.einsum("sp,ebpx->ebsx", weights, points)
-
-    boxes = [node for node in nodes if node.name != EMBEDDING]
-    centres = np.array([[node.x, node.y] for node in boxes]).reshape(-1, 2)
-    reach = np.array([[node.width / 2 + 5, NODE_HEIGHT / 2 + 3] for node in boxes]).reshape(-1, 2)
-    inside = (np.abs(path[:, :, :, None] - centres) < reach).all(-1)
-    is_end = np.array(
-        [[node is edge.sender or node is edge.receiver for node in boxes] for edge in edges]
-    ).reshape(len(edges), len(boxes))
-    hits = (inside & ~is_end[:, None, None, :]).sum((2, 3)).astype(float)
-    detour = 0.0015 * np.abs(shapes[:, 2:]).sum(1) + 0.3 * np.abs(shapes[:, 0] - 0.45)
-    return points, hits + detour
+    # of curves that are as free, the straightest
+    lower, _, start_bend, end_bend = shapes.T
+    bends = np.abs(start_bend) + np.abs(end_bend)
+    costs += 0.0015 * bends + 0.3 * np.abs(lower - 0.45)
+    return costs

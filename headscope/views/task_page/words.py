@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from headscope.printing import visible
 from headscope.views.task_page.layout import mean_of
 
 
@@ -23,26 +24,26 @@ def number(value: Any, digits: int = 2) -> str:
     return "–" if mean is None else f"{mean:.{digits}f}".replace("-", "−")
 
 
-def in_interval(value: Any, digits: int = 2) -> str:
-    """A change with its interval.
+def in_interval(value: Any, digits: int = 2, show: Callable[..., str] = minus) -> str:
+    """A change with its interval; with `number` a level.
 
     >>> in_interval({"mean": -1.38, "low": -1.6, "high": -1.2})
     '−1.38 [−1.60, −1.20]'
     """
-    text = minus(mean_of(value), digits)
+    text = show(mean_of(value), digits)
     if isinstance(value, Mapping) and mean_of(value.get("low")) is not None:
-        low, high = (minus(mean_of(value.get(end)), digits) for end in ("low", "high"))
+        low, high = (show(mean_of(value.get(end)), digits) for end in ("low", "high"))
         text += f" [{low}, {high}]"
     return text
 
 
 def percent(value: float) -> str:
-    """A share in per cent.
+    r"""A share in per cent, which no line breaks.
 
     >>> percent(-0.153)
-    '−15 %'
+    '−15\xa0%'
     """
-    return f"{100 * value:.0f} %".replace("-", "−")
+    return f"{100 * value:.0f}\N{NO-BREAK SPACE}%".replace("-", "−")
 
 
 def faithfulness(circuit: Mapping[str, Any]) -> Any:
@@ -71,9 +72,12 @@ def counted(count: int, noun: str) -> str:
 
 
 def result(circuit: Mapping[str, Any]) -> str:
-    """The title: what the circuit keeps beside random sets, or what there is instead."""
+    """The title: what the circuit keeps beside random sets, or what there is instead.
+
+    Names in it are visible already: made visible again, a no-break space would be a code.
+    """
     task, judged = circuit.get("task") or {}, circuit.get("circuit") or {}
-    name = task.get("name")
+    name = visible(str(task.get("name")))
     if not circuit.get("heads"):
         return f"No head found that matters to {name}"
     if not judged.get("heads"):
@@ -89,7 +93,8 @@ def result(circuit: Mapping[str, Any]) -> str:
     verb = "keeps" if len(judged["heads"]) == 1 else "keep"
     line = f"{count} alone {verb} {percent(share)} of what replacing all heads takes"
     if mean_of(judged.get("total_effect")) is not None:
-        line += f" ({number(judged['total_effect'])} {task.get('unit') or ''})".replace(" )", ")")
+        unit = visible(f" {task['unit']}") if task.get("unit") else ""
+        line += f" ({number(judged['total_effect'])}{unit})"
     random = random_mean(circuit)
     if random is None:
         return line
@@ -102,10 +107,7 @@ def result(circuit: Mapping[str, Any]) -> str:
 def lead(circuit: Mapping[str, Any]) -> str:
     """What was measured, over what, and what replaces a head's output."""
     task = circuit.get("task") or {}
-    clean = task.get("clean")
-    level = number(clean)
-    if isinstance(clean, Mapping) and mean_of(clean.get("low")) is not None:
-        level += f" [{number(clean['low'])}, {number(clean['high'])}]"
+    level = in_interval(task.get("clean"), show=number)
     metric = task.get("metric") or "metric"
     unit = task.get("unit") or ""
 
