@@ -9,11 +9,21 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 import headscope as hs
 from headscope.cli.terminal import warn
-from headscope.progress import other_bars, progress_bar
+from headscope.progress import (
+    Forecast,
+    announced_costs,
+    other_bars,
+    peak_memory,
+    progress_bar,
+)
+from tests.helpers.shell import headscope
 
 SMALL = {"examples": False, "types": ["delimiter", "positional"]}
 PROGRAM = """
@@ -140,3 +150,93 @@ def test_a_short_work_without_a_model_shows_no_bar(monkeypatch):
     with progress_bar(True, "counting", loads=False) as bar:
         bar(1, 2)
     assert terminal.getvalue() == ""
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def announced(steps: list[tuple[float, int, int]]) -> list[str]:
+    """Lines on the cost of work that reports after so many seconds each (done, total)."""
+    clock, lines = Clock(), []
+    seen: list[tuple[int, int]] = []
+    forecast = Forecast(lambda *step: seen.append(step), lines.append, "tokens", clock=clock)
+    for seconds, done, total in steps:
+        clock.now += seconds
+        forecast.update(done, total)
+    assert seen == [step[1:] for step in steps]
+    return [line.partition(" and ")[0] for line in lines]
+
+
+def test_the_cost_of_long_work_is_announced_once_after_its_first_steps():
+    # 400 of 40,000 tokens in 2 seconds
+    steps = [(0, 0, 40_000), *((2, 400 * step, 40_000) for step in range(1, 6))]
+    assert announced(steps[:1]) == []
+    assert announced(steps[:2]) == ["about 3 minutes for 40,000 tokens"]
+    assert announced(steps) == announced(steps[:2])
+    # fast steps are taken together
+    fast = [(0, 0, 40_000), *((0.25, 50 * step, 40_000) for step in range(1, 20))]
+    assert announced(fast[:4]) == []
+    assert announced(fast) == announced(steps)
+
+
+def test_the_cost_of_work_below_20_seconds_is_not_announced():
+    assert announced([(0, 0, 10), *((1.9, step, 10) for step in range(1, 11))]) == []
+    assert announced([(0, 0, 10), *((2, step, 10) for step in range(1, 11))]) == [
+        "about 20 seconds for 10 tokens"
+    ]
+
+
+def test_steps_of_a_stopped_run_do_not_count():
+    done_before = [(0.01, 1_000 * step, 40_000) for step in range(31)]
+    # 9,000 tokens are left after the batch that was read first
+    rest = [(4, 30_000 + 1_000 * step, 40_000) for step in range(1, 10)]
+    assert announced(done_before + rest) == ["about 40 seconds for 9,000 tokens"]
+
+
+def test_work_after_reading_is_not_measured_as_reading():
+    reading = [(0, 0, 4_000), (1.2, 3_500, 4_000), (0.2, 4_000, 4_000)]
+    assert announced([*reading, (3, 4_010, 8_000), (0.1, 8_000, 8_000)]) == []
+
+
+def test_memory_is_that_of_the_process():
+    before = float(peak_memory().removesuffix(" GB"))
+    held = bytearray(400_000_000)
+    held[::4_096] = b"1" * len(held[::4_096])
+    after = float(peak_memory().removesuffix(" GB"))
+    assert 0.4 <= after <= before + 0.5
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_costs_are_announced_where_no_bar_is_drawn_unless_progress_is_off(
+    monkeypatch, capfd, progress
+):
+    clock = Clock()
+    monkeypatch.setattr("headscope.progress.Forecast", partial(Forecast, clock=clock))
+    lines: list[str] = []
+    with announced_costs(lines.append), progress_bar(progress, unit="layers") as bar:
+        bar(0, 30)
+        clock.now += 60
+        bar(1, 30)
+    assert [line.startswith("about 30 minutes for 30 layers and ") for line in lines] == (
+        [True] if progress else []
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_a_command_announces_its_cost_on_one_line_unless_quiet(
+    gpt2_folder, story, tmp_path, monkeypatch, quiet
+):
+    monkeypatch.setattr("headscope.progress.LAP_SECONDS", 0)
+    words = ["classify", gpt2_folder, "--corpus", story, "--types", "delimiter"]
+    done = headscope(*words, "--out", tmp_path / "run", *quiet, long_seconds=0)
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "about" in line and "tokens" in line]
+    assert len(lines) == (0 if quiet else 1)
+    assert done.stderr.splitlines() == lines

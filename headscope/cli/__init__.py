@@ -20,6 +20,7 @@ from headscope.cli.terminal import (
     ready,
 )
 from headscope.errors import HeadscopeError
+from headscope.progress import announced_costs
 
 # modules of commands; those of studies join in the order of their table
 from headscope.cli import classify, look, export, study_bodies  # isort: skip  # noqa: F401
@@ -43,7 +44,8 @@ def main() -> None:
         ready()
         catch_termination()
         try:
-            app()
+            with announced_costs(message):
+                app()
         finally:
             flush()
     except ReaderGoneError:

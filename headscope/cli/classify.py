@@ -49,6 +49,8 @@ def classify(
 ) -> None:
     """Tag every head of a model with what it does, and write a run folder.
 
+    On two cores SmolLM2 (135M) takes about 3 minutes and 2 GB of memory.
+    A run of 20 seconds or more first prints an estimate of both.
     Interrupted? Repeat the command to resume.
     """
     from headscope.models.locate import run_name

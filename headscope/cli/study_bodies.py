@@ -63,8 +63,8 @@ def sweep(
     and the same command resumes after a stop. Failed runs are listed in sweep.csv and at the end,
     with exit code 1.
     """
-    own = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
-    settings |= {name: value for name, value in own.items() if value}
+    stated = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
+    settings |= {name: value for name, value in stated.items() if value}
     with _runs_kept():
         result = call.result(
             on_message=message_listener(call.quiet), progress=not call.quiet, **settings

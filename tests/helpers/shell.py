@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import subprocess
 import sys
@@ -10,11 +11,16 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from headscope import cli
+from headscope import cli, progress
 
 
-def headscope(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `headscope` with these words; its exit code and all that it printed."""
+def headscope(
+    *arguments: object, cwd: Path | None = None, long_seconds: float = math.inf
+) -> subprocess.CompletedProcess[str]:
+    """Run `headscope` with these words; its exit code and all that it printed.
+
+    By default no cost is announced, which depends on the machine.
+    """
     words = ["headscope", *map(str, arguments)]
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
@@ -23,6 +29,7 @@ def headscope(*arguments: object, cwd: Path | None = None) -> subprocess.Complet
     with (
         chdir(cwd or Path.cwd()),
         patch.object(sys, "argv", words),
+        patch.object(progress, "LONG_SECONDS", long_seconds),
         patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -16,7 +16,7 @@ from headscope.causal.rerun import Rerunner
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import TaskRunner
 from headscope.errors import HeadscopeError
-from headscope.progress import Steps, silent
+from headscope.progress import Steps, announced_costs, silent
 from headscope.stimuli.tasks import read_task
 from headscope.studies.task.circuit import Judge, Statistics, areas, judged_circuit
 from headscope.studies.task.result import FILES
@@ -232,6 +232,19 @@ def test_quick_estimates_all_heads_and_runs_none(tmp_path):
     assert tuple(found.heads.loc[0, ["layer", "head"]]) == (0, 0)
     assert heads_of(found) == set()
     assert found.report(tmp_path / "page.html").stat().st_size > 1000
+
+
+def test_the_cost_is_announced_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("headscope.progress.LAP_SECONDS", 0)
+    monkeypatch.setattr("headscope.progress.LONG_SECONDS", 0)
+    plan = Plan()
+    plan.at_positions((0, 0), {4: 1})
+    plan.copies((0, 0), WORD, OUT, size=4)
+    task = rows("{0} and {1} to", "{1} and {0} to", "{0}", "{1}")
+    lines: list[str] = []
+    with announced_costs(lines.append):
+        hs.task(str(plan.save(tmp_path)), task, quick=True, on_message=lines.append)
+    assert ["about" in line for line in lines] == [True]
 
 
 def test_the_other_direction_runs_the_corrupt_prompts(tmp_path):

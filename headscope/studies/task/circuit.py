@@ -235,7 +235,7 @@ def judged_circuit(
     }
 
 
-def p_of_rank(own: float, of_random: Sequence[float]) -> float:
+def p_of_rank(of_circuit: float, of_random: Sequence[float]) -> float:
     """The p value of a share being as near to 1 as it is, among those of random sets.
 
     The set itself counts as one of them (Phipson and Smyth 2010).
@@ -244,6 +244,6 @@ def p_of_rank(own: float, of_random: Sequence[float]) -> float:
     0.5
     """
     # what is equal but for rounding is as near
-    apart = abs(1 - own) + 1e-9
+    apart = abs(1 - of_circuit) + 1e-9
     at_least = sum(abs(1 - share) <= apart for share in of_random)
     return (1 + at_least) / (1 + len(of_random))

@@ -36,7 +36,7 @@ from headscope.options import (
     Seed,
     Source,
 )
-from headscope.progress import Progress, Steps, progress_bar
+from headscope.progress import Progress, Steps, cost, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.write import check_target
 from headscope.statistics.estimates import adjusted
@@ -180,7 +180,7 @@ def task(
         second = read_task(other_words, seed=seed).first(prompts)
         second, _, _ = _checked(second, how or method, metric)
 
-    with progress_bar(progress, "explaining", unit="layers") as bar:
+    with progress_bar(progress, "explaining", unit="layers", announced=False) as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
         loaded = loaded.with_plain_prompts(plain)
@@ -268,10 +268,10 @@ class _Explanation:
         return len(self.runner.rerunner.blocks)
 
     def estimate(self, seconds: float, *, quick: bool) -> str:
-        """A line on what is measured, and how long it takes by the time of the first runs."""
-        # positions that the corrupt prompts do not change are not run again
+        """A line on what is measured, and what it costs by the time of the first runs."""
         prompts = self.runner.prompts
         tokens = sum(len(text.strings) for text in prompts.texts)
+        # positions that the corrupt prompts do not change are not run again
         unchanged = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
         share = 1 - float(unchanged) * prompts.count / tokens
         # the first runs are two of each prompt, or three with means
@@ -279,11 +279,10 @@ class _Explanation:
         if not quick:
             curve = len(sizes(len(self.runner.heads))) + 10
             passes += MOST_MEASURED / 2 * share + (self.sets + curve / 2) * share + 30
-        about = seconds / 2 * passes
         resumed = "; an interrupted run goes on" if self.stages.resumed else ""
         return (
             f"{prompts.name}: {prompts.count} prompts, {tokens:,} tokens, heads replaced by "
-            f"{REPLACED_BY[self.runner.method]}; about {max(1, round(about)):,} seconds{resumed}"
+            f"{REPLACED_BY[self.runner.method]}; {cost(seconds / 2 * passes)}{resumed}"
         )
 
     def estimates(self) -> dict[str, Float[ndarray, " head"]]:
