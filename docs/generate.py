@@ -278,6 +278,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("compare", "match_heads", "sweep", "emergence", "HeadCallback", "languages"),
         *("redundancy", "collapse", "anatomy", "shapes"),
     ),
+    "Find heads that look far": ("haystacks", "ranges"),
     "Check labels against other work": ("verify", "judge_labels", "find_heads"),
     "Show and export": ("widget", "gallery", "headvis"),
     "Use text, or patterns of other programs": (

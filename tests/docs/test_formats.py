@@ -102,14 +102,14 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
 
 WRITTEN_OTHERWISE = set(
     (
-        "ablate compare emergence explain function_vectors headvis judge_labels languages "
-        "match_heads prune sweep task verify weights"
+        "ablate compare emergence explain function_vectors haystacks headvis judge_labels "
+        "languages match_heads prune sweep task verify weights"
     ).split()
 )
 """Studies with other arguments than those that their names tell, or without a table of `--out`."""
 
 
-UNWRITTEN = {"task", "explain_at", "headvis", "score_programs", "verify"}
+UNWRITTEN = {"task", "explain_at", "haystacks", "headvis", "score_programs", "verify"}
 """Studies whose tables are not read here: they need other models, files or scores."""
 TABLES = ["heads.csv", "evidence.csv.gz", "effects.csv"]
 TABLES += [study.name for study in STUDIES if study.name not in UNWRITTEN]
