@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
 MAX_Q = 0.01

@@ -31,7 +31,7 @@ from headscope.statistics.conditions import (
     has_no_interval,
 )
 from headscope.statistics.estimates import NO_FACTS, Facts, weigh
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95
 from headscope.statistics.tags import with_thresholds
 from headscope.stimuli.natural_text import TEXT
 

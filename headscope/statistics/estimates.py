@@ -23,7 +23,8 @@ from headscope.statistics.columns import (
     TOP_COLUMNS,
 )
 from headscope.statistics.preference import of_text_alone, preference, top_rate
-from headscope.statistics.relation_sums import RelationSums, TallySums, ratio
+from headscope.statistics.ratio import ratio
+from headscope.statistics.relation_sums import RelationSums, TallySums
 from headscope.statistics.wording import TIMES_CONTROL
 
 Facts = Mapping[str, Mapping[str, Any]]

@@ -134,8 +134,7 @@ def _is_apart(
         return False
     if strongest["lift"] < TIMES_LABEL * row.lift:
         return False
-    difference = lift_difference(first, second, column)
-    return difference.value - difference.half_width > 0
+    return bool(lift_difference(first, second, column).low[0] > 0)
 
 
 def _name(labels: Sequence[Label]) -> str:

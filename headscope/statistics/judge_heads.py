@@ -32,7 +32,6 @@ from headscope.relations.relation import (
     Relation,
     Threshold,
 )
-from headscope.statistics.bootstrap import LEVEL, RESAMPLES
 from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -46,6 +45,7 @@ from headscope.statistics.columns import (
 from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD
 from headscope.statistics.estimates import NO_FACTS, Facts, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
+from headscope.statistics.ratio import LEVEL, RESAMPLES
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore

@@ -28,7 +28,7 @@ from headscope.statistics.conditions import (
     Numbers,
     has_no_interval,
 )
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95
 
 NOISE = 1.5
 """Standard errors of another text in units of those over the blocks of this text."""

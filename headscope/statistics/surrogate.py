@@ -26,13 +26,7 @@ from headscope.progress import OnProgress, silent
 from headscope.relations.hard_queries import least_attention
 from headscope.relations.relation import Relation
 from headscope.statistics.conditions import FEWEST_WRONG
-from headscope.statistics.intervals import (
-    Interval,
-    block_interval,
-    ratio_influence,
-    widest,
-    wilson_interval,
-)
+from headscope.statistics.ratio import rate_interval, ratio_influence
 from headscope.statistics.surrogate_model import fit, predict
 
 HEADS_AT_ONCE = 64
@@ -304,21 +298,16 @@ class _Surrogates:
             return score
         head_is_right = judged.preferred_by(self.rows.attention[slot])[~is_right]
         beyond = np.array([head_is_right.mean()])
-        interval = _share_interval(beyond, head_is_right, self.rows.block[queries[~is_right]])
+        # queries of a block of documents resemble each other
+        block = self.rows.block[queries[~is_right]]
+        hits_of_block = np.bincount(block, head_is_right)[:, None]
+        queries_of_block = np.bincount(block)[:, None]
+        interval = rate_interval(
+            beyond,
+            ratio_influence(hits_of_block, queries_of_block),
+            queries=float(wrong),
+            items=int((queries_of_block > 0).sum()),
+        )
         return replace(
             score, beyond=float(beyond[0]), low=float(interval.low[0]), high=float(interval.high[0])
         )
-
-
-def _share_interval(
-    share: Float[ndarray, 1], is_hit: Bool[ndarray, " query"], block: Int[ndarray, " query"]
-) -> Interval:
-    hits = np.bincount(block, is_hit)
-    queries = np.bincount(block).astype(float)
-    influence = ratio_influence(hits[:, None], queries[:, None], share)
-    blocks = int((queries > 0).sum())
-    interval = widest(
-        wilson_interval(share, float(len(is_hit))),
-        block_interval(share, influence, blocks),
-    )
-    return Interval(interval.low.clip(0), interval.high.clip(None, 1))

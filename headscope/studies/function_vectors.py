@@ -20,7 +20,6 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
-from scipy.special import stdtr
 from torch import Tensor
 
 from headscope.causal.loss import logits_of
@@ -30,9 +29,9 @@ from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.bootstrap import interval, ratio_error, resample
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
+from headscope.statistics.ratio import interval, ratio_error, resample, student_p_value, t_statistic
 from headscope.stimuli.few_shot import (
     CLEAN,
     SHUFFLED,
@@ -403,9 +402,7 @@ def _lift_over(
     low, _ = interval(lift.T, np.ones(count), draws)
     mean = lift.mean(-1)
     error = ratio_error(lift.T, np.ones((count, 1)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = mean / error
-    p_values = stdtr(count - 1, -np.nan_to_num(t))
+    p_values = student_p_value(t_statistic(mean, error), count)
     return _Lift(mean=mean, low=low, p_values=p_values)
 
 

@@ -28,8 +28,8 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import load, the_model
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
-from headscope.statistics.bootstrap import LEVEL, resample
 from headscope.statistics.general_labels import shown_relations
+from headscope.statistics.ratio import LEVEL, resample
 from headscope.statistics.result import Result
 from headscope.statistics.tags import (
     INCONCLUSIVE,

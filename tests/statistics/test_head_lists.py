@@ -116,4 +116,4 @@ def test_a_partial_sink_lies_between_three_tenths_and_the_threshold_without_a_ta
     table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
     assert len(partial_sinks(table, THRESHOLDS_BY_RELATION)) == partial
     for line in partial_sink_lines(table, THRESHOLDS_BY_RELATION).values():
-        assert line.startswith(f"Partial sink: {mass:.2f} of its attention on the first token;")
+        assert f"{mass:.2f} of its attention on the first token" in line
