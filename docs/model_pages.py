@@ -35,7 +35,6 @@ from headscope.statistics.tags import (
     NO,
     UNIDENTIFIABLE,
     is_decidable,
-    with_thresholds,
 )
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
 from headscope.views.head_account import findings
@@ -104,7 +103,7 @@ def facts(run: hs.Run) -> str:
 
 def tags(run: hs.Run) -> str:
     """A line per head type with a tag or an open verdict, and one that names the other types."""
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
     rows = []
     rejected = []
@@ -140,7 +139,7 @@ def tags(run: hs.Run) -> str:
 
 def telling(run: hs.Run) -> str:
     """Heads that are right at most hard queries, each of another type."""
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
     is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]
@@ -158,7 +157,7 @@ def absent(run: hs.Run) -> str:
 
     The text decides both, and no head is inconclusive. `tags` names types without such heads.
     """
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     evidence = evidence[evidence["taggable"].astype(bool) & ~evidence["type"].isin(_SIMPLE)]
     is_open = (evidence["verdict"] != NO).groupby(evidence["type"]).transform("any")
     evidence = evidence[is_open]

@@ -38,14 +38,14 @@ SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_thresholds`, by column. The numbers of direct effects
-whose sign is −1 have changed signs."""
+"""A row of `headscope.statistics.tags.with_thresholds` (evidence with its thresholds), by column.
+The numbers of direct effects whose sign is −1 have changed signs."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 
 
 class Numbers:
-    """Rows of `headscope.statistics.tags.with_thresholds`, each column as an array of floats.
+    """Rows of evidence with thresholds, each column as an array of floats.
 
     >>> Numbers({"mass": 0.5, "beats": True})["beats"].tolist()
     [1.0]
@@ -107,7 +107,7 @@ class Condition:
         """Description of a row that fails, with the margin and its interval if there is one.
 
         Args:
-            row: row of `with_thresholds`.
+            row: row with thresholds.
             margins: margins of the whole table; those of the row alone if None.
             i: number of the row in that table.
 
@@ -535,7 +535,7 @@ CONDITIONS = (
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of `with_thresholds`, a column per condition: True if it fails."""
+    """For each row with thresholds a column per condition: True if it fails."""
     numbers = Numbers(table)
     columns = {condition.name: condition.fails(numbers) for condition in CONDITIONS}
     return pd.DataFrame(columns, index=table.index)
@@ -552,7 +552,7 @@ def decided_failures(table: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def failing(row: Row) -> list[Condition]:
-    """The conditions that a row of `with_thresholds` fails."""
+    """The conditions that a row with thresholds fails."""
     numbers = Numbers(row)
     return [condition for condition in CONDITIONS if condition.fails(numbers)[0]]
 

@@ -43,7 +43,7 @@ def replicates(table: pd.DataFrame) -> Float[ndarray, " row"]:
     surrogate was fitted for, it is that of the other conditions.
 
     Args:
-        table: of `with_thresholds`.
+        table: rows with thresholds.
     """
     numbers = Numbers(table)
     by_condition = [_counts_again(numbers["n"], MIN_QUERIES), _is_significant_again(numbers)]

@@ -36,7 +36,6 @@ from headscope.statistics.tags import (
     OPEN,
     UNIDENTIFIABLE,
     is_decidable,
-    with_thresholds,
 )
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
@@ -291,7 +290,7 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     """
     tables = []
     for language, run in runs.items():
-        table = with_thresholds(run.evidence, run.thresholds)
+        table = run.evidence_with_thresholds
         decidable = is_decidable(table).groupby(table["id"]).transform("any")
         tables.append(table.assign(language=language, decidable=decidable))
     return pd.concat(tables, ignore_index=True)
