@@ -206,10 +206,6 @@ def _interval(low: float, high: float) -> str:
     return "(no interval: too few documents)" if isnan(low) else f"[{low:.3f}, {high:.3f}]"
 
 
-def _q_value(q: float) -> str:
-    return "not known (too few documents)" if isnan(q) else f"{q:.2g}"
-
-
 def _lift(row: Row, lift: str, ends: str) -> str:
     low, high = row[f"{ends}_low"], row[f"{ends}_high"]
     return f"{row[lift]:+.2f} [{low:+.2f}, {high:+.2f}]"
@@ -294,7 +290,8 @@ def _is_significant(numbers: Numbers) -> _Truth:
 
 
 def _significance_in_words(row: Row) -> str:
-    q_value = _q_value(row["q_value"])
+    q = row["q_value"]
+    q_value = "not known (too few documents)" if isnan(q) else f"{q:.2g}"
     interval = _interval(row["ci_low"], row["ci_high"])
     lift = f"lift {row['lift']:.3f} {interval}"
     return f"q {q_value}, must be below {MAX_Q:g}; {lift}"

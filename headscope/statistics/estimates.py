@@ -67,7 +67,11 @@ def weigh(
         return pd.DataFrame(columns=["id", *EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "threshold"])
     table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
     table = table[table["n"] > 0].reset_index(drop=True)
-    table["q_value"] = _q_values(table)
+    # all heads × relations that could earn a tag are tested together
+    tested = table["p_value"].notna() & (table["n"] >= MIN_QUERIES)
+    table["q_value"] = np.nan
+    if tested.any():
+        table.loc[tested, "q_value"] = adjusted(table.loc[tested, "p_value"].to_numpy())
     return table
 
 
@@ -191,16 +195,6 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         "n": queries.sum(0).astype(np.int64),
         "threshold": effect.thresholds.threshold,
     }
-
-
-def _q_values(table: pd.DataFrame) -> pd.Series:
-    q = pd.Series(np.nan, index=table.index)
-    has_queries = table["n"] >= MIN_QUERIES
-    tested = table["p_value"].notna() & has_queries
-    if tested.any():
-        p_values = table.loc[tested, "p_value"].to_numpy()
-        q[tested] = adjusted(p_values)
-    return q
 
 
 def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:

@@ -72,17 +72,12 @@ def tag_names(evidence: pd.DataFrame) -> pd.Series:
 
 def shown_relations(evidence: pd.DataFrame) -> pd.Series:
     """The name of each row's relation, or of the general label that stands for it."""
-    labels = [_without_members(name) for name in evidence[GENERAL]]
+    # a general label without the labels that it stands for; empty if it is missing
+    labels = []
+    for name in evidence[GENERAL]:
+        labels.append(name.partition(_MEMBERS)[0] if isinstance(name, str) else "")
     general = pd.Series(labels, evidence.index, dtype=object)
     return general.where(general != "", evidence["relation"])
-
-
-def _without_members(general: Any) -> str:
-    """A general label without the labels that it stands for; empty if it is missing."""
-    if not isinstance(general, str):
-        return ""
-    name, _, _ = general.partition(_MEMBERS)
-    return name
 
 
 def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
@@ -111,17 +106,11 @@ def _undistinguished(
     strongest = members[members["tagged"].astype(bool)].iloc[0]
     names = []
     for row in members.itertuples():
-        is_member = bool(row.tagged)
-        if not is_member and _is_shown(row):
-            is_member = not _is_apart(strongest, row, relations, sums, column)
-        if is_member:
+        # without a tag its lift is above 0, and the head not mostly wrong at hard queries
+        is_shown = row.ci_low > 0 and not row.hard_high < 0.5
+        if row.tagged or (is_shown and not _is_apart(strongest, row, relations, sums, column)):
             names.append(str(row.id))
     return names
-
-
-def _is_shown(row: Any) -> bool:
-    """True if a lift's interval is above 0, and the head is not mostly wrong at hard queries."""
-    return bool(row.ci_low > 0 and not row.hard_high < 0.5)
 
 
 def _is_apart(

@@ -86,12 +86,15 @@ def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold])
         values = [getattr(limits, name, unknown) for limits in known]
         return np.asarray(np.array(values, kind)[row])
 
+    # a relation that the run has no thresholds of has NaN
     for name in _THRESHOLDS:
         table[name] = of_threshold(name, float)
     for name in ("taggable", "broad"):
         table[name] = of_threshold(name, bool, unknown=True)
     for name in ("paired_relation", "meaning"):
         table[name] = of_threshold(name, object)
+
+    # numbers of the paired relation at the same head, NaN if it was not measured
     number_of = {name: number for number, name in enumerate(ids)}
     paired = [getattr(limits, "paired_relation", None) for limits in known]
     paired_numbers = [number_of.get(name, -1) for name in paired]
@@ -99,9 +102,19 @@ def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold])
     for name, column in _PAIRED.items():
         numbers = table[column].to_numpy(float)
         table[name] = np.where(paired_rows < 0, np.nan, numbers[paired_rows])
-    if (table["sign"] < 0).any():
-        return _upward(table)
-    return table
+
+    # effects that lower logits count upwards: their numbers are turned round, and their ends
+    down = table["sign"] < 0
+    if not down.any():
+        return table
+    upward = table.copy()
+    for name in ("lift", "second_lift", "moved"):
+        upward[name] = table[name].where(~down, -table[name])
+    for prefix in ("ci", "second", "moved"):
+        low, high = table[f"{prefix}_low"], table[f"{prefix}_high"]
+        upward[f"{prefix}_low"] = low.where(~down, -high)
+        upward[f"{prefix}_high"] = high.where(~down, -low)
+    return upward
 
 
 def _same_heads(
@@ -119,21 +132,6 @@ def _same_heads(
     row_of[relation, head_number] = np.arange(len(table))
     paired = paired_relations[relation]
     return np.asarray(row_of[paired, head_number])
-
-
-def _upward(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the numbers of effects turned round where heads are to lower tokens."""
-    down = table["sign"] < 0
-    upward = table.copy()
-    for name in ("lift", "second_lift", "moved"):
-        value = table[name]
-        upward[name] = value.where(~down, -value)
-    for prefix in ("ci", "second", "moved"):
-        low = table[f"{prefix}_low"]
-        high = table[f"{prefix}_high"]
-        upward[f"{prefix}_low"] = low.where(~down, -high)
-        upward[f"{prefix}_high"] = high.where(~down, -low)
-    return upward
 
 
 def verdicts(table: pd.DataFrame) -> pd.Series:

@@ -5,7 +5,7 @@ Prompts are clean, with shuffled answers, or zero-shot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -51,17 +51,18 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """
     table = read_csv(path, CorpusError, f"a table {','.join(COLUMNS)}")
     table.check_columns(COLUMNS)
-    pairs_by_task: dict[str, list[Pair]] = {}
+    answers_by_task: dict[str, dict[str, str]] = {}
     invalid = []
     for number, row in table.rows.items():
         cells = {column: row[column].strip() for column in COLUMNS}
         empty = [column for column, cell in cells.items() if not cell]
         if empty:
             invalid.append(InvalidRow(number, f"{empty[0]} is missing"))
-        pair = cells["question"], cells["answer"]
-        pairs_by_task.setdefault(cells["task"], []).append(pair)
+        # of a question that comes again the first answer counts
+        answers = answers_by_task.setdefault(cells["task"], {})
+        answers.setdefault(cells["question"], cells["answer"])
     table.check(CorpusError, invalid)
-    return {name: _once(pairs) for name, pairs in pairs_by_task.items()}
+    return {name: tuple(answers.items()) for name, answers in answers_by_task.items()}
 
 
 def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
@@ -83,13 +84,6 @@ def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
     for name in task_names:
         check_choice("task", name, ("all", *shipped))
     return {name: shipped[name] for name in task_names}
-
-
-def _once(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    answers: dict[str, str] = {}
-    for question, answer in pairs:
-        answers.setdefault(question, answer)
-    return tuple(answers.items())
 
 
 class PromptSize(NamedTuple):

@@ -160,16 +160,13 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     subject = pick(rng, PEOPLE).split("/")[subject_number]
     other = pick(rng, THINGS).split("/")[other_number]
     text = f"The {subject} {pick(rng, NEAR)} the {other}"
-    singular, plural = _verb_forms(ON_THINGS)
+    # verbs like `open/opens/…`: the forms after a singular subject and after a plural one
+    forms = [entry.split("/") for entry in ON_THINGS]
+    singular = tuple(form[1] for form in forms)
+    plural = tuple(form[0] for form in forms)
     if subject_number:
         return [Prompt("agreement", text, right=plural, wrong=singular)]
     return [Prompt("agreement", text, right=singular, wrong=plural)]
-
-
-def _verb_forms(entries: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The forms after a singular subject and after a plural one, of verbs like `open/opens/…`."""
-    forms = [entry.split("/") for entry in entries]
-    return tuple(form[1] for form in forms), tuple(form[0] for form in forms)
 
 
 def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:

@@ -177,13 +177,21 @@ def _prompt(source: Sentence, target: Sentence, entries: set[tuple[str, str]]) -
     arrows = []
     for key, query in linked:
         word, translation = source.words[key], moved[query]
-        is_ambiguous = times_key[key] > 1 or times_query[query] > 1
-        if is_ambiguous or _are_similar(word.form, translation.form):
+        if times_key[key] > 1 or times_query[query] > 1:
             continue
+        # a cognate would be found by its letters alone
+        form, other_form = word.form.lower(), translation.form.lower()
+        shared = SequenceMatcher(None, form, other_form).find_longest_match().size
+        if shared >= min(SHARED_LETTERS, len(form)):
+            continue
+        # the word that the order of the sentence alone would give
         of_class = [i for i, other in enumerate(source.words) if other.upos == word.upos]
         position = query / len(moved) * len(source.words)
         in_order = min(of_class, key=lambda i: abs(i - position))
-        others = tuple(source.words[i].start for i in _nearest_in_depth(source, key, of_class))
+        # candidates are the words of the class that are nearest in depth in the tree
+        distance = {i: abs(source.depth[i] - source.depth[key]) for i in of_class if i != key}
+        least = min(distance.values(), default=0)
+        others = tuple(source.words[i].start for i, apart in distance.items() if apart == least)
         start = translation.start
         arrows.append(Arrow(TRANSLATION, start, (word.start,), others))
         arrows.append(Arrow(IN_ORDER, start, (source.words[in_order].start,), ()))
@@ -207,20 +215,6 @@ def _linked_words(
             if is_entry and key.upos == query.upos:
                 linked.append((i, j))
     return linked
-
-
-def _are_similar(form: str, other: str) -> bool:
-    """True if two forms share letters in a row, whatever their case."""
-    form, other = form.lower(), other.lower()
-    shared = SequenceMatcher(None, form, other).find_longest_match().size
-    return shared >= min(SHARED_LETTERS, len(form))
-
-
-def _nearest_in_depth(source: Sentence, key: int, of_class: Sequence[int]) -> list[int]:
-    """Other words of the class whose depth in the tree is nearest to that of a word."""
-    distance = {i: abs(source.depth[i] - source.depth[key]) for i in of_class if i != key}
-    least = min(distance.values(), default=0)
-    return [i for i, apart in distance.items() if apart == least]
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:
