@@ -347,12 +347,14 @@ def picks(window: Window) -> Int[ndarray, "baseline position"]:
     names = ALL_BASELINES if sees_future else EARLIER
     pick = np.full((len(names), len(window)), -1)
     token = np.arange(len(window))
+    # fixed distances back
     for d, name in enumerate(OFFSET_BASELINES, 1):
         count = max(0, len(window) - d)
         pick[NUMBER_OF[name], d:] = token[:count]
     if len(window.words):
         _pick_earlier_words(window, pick)
     if sees_future:
+        # the same ahead, up to the closing token
         for d, name in enumerate(OFFSETS_AHEAD, 1):
             end = max(d, window.stop)
             pick[NUMBER_OF[name], : end - d] = token[d:end]

@@ -113,11 +113,13 @@ class StoppingRule:
         ]
         if not unfinished:
             return {}
+        # before the text is read a stimulus can only be found to give no tag
         if not number:
             tags = {name: self._tags_to_come(name, tally) for name in unfinished}
             return {
                 name: round(count, 2) for name, count in tags.items() if count <= EXPECTED_AT_MOST
             }
+        # later each stimulus is judged by the tags of its own relations
         evidence = PartialEvidence(
             tally, self._relations, baselines=self._baselines, interim_tests=max(1, number)
         )
@@ -128,6 +130,7 @@ class StoppingRule:
             )
             for name in self.rounds
         }
+        # another stimulus may also end when it changes few of all tags of the run
         share = self.rounds[TEXT.name][min(number, len(self._shares) + 1)]
         all_tags = evidence.tag_changes(self._relations, share).tags
         return {

@@ -41,12 +41,14 @@ def general_labels(
         if relation.label is not None:
             labels[relation.id] = relation.label
             family_of[relation.id] = relation.label.general[0]
+    # only families in which a head has a tag need a general label
     families = evidence["id"].map(family_of)
     rows = evidence.assign(family=families)[families.notna()]
     tags = rows[rows["tagged"].astype(bool)]
     group_key = [*_HEAD, "family"]
     families_with_tag = tags[group_key].drop_duplicates()
     rows = rows.merge(families_with_tag, on=group_key)
+    # the intervals of differences are from the sums, block by block
     sums = TallySums(tally)
     for (layer, head, family), members in rows.groupby(group_key, sort=False):
         column = tally.numbers.index(layer) * tally.heads + head

@@ -85,6 +85,7 @@ def rows_to_report(
     """
     head_evidence = rows_of_head(table, layer, head)
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
+    # what has a tag, what the text cannot decide, and what fails
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided = head_evidence[is_undecided(head_evidence)]
     open_rows = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
@@ -92,6 +93,7 @@ def rows_to_report(
     names = marked_names(tagged, tag_names(tagged))
     if not names:
         names = [UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED]
+    # whoever names a relation reads of it however far it is from a tag
     if relation is None:
         is_near = (near["lift"] > NEAR_LIFT) & near["ci_low"].notna()
         near = near[is_near].head(NEAR_MISSES)

@@ -86,16 +86,19 @@ class RelationSums:
         """
         used = self._used
         divisor = self.divisor[used]
+        # an interval needs blocks in which the head was asked
         blocks = self._blocks_of_heads(excess)
         is_known = blocks >= MIN_BLOCKS
         if not is_known.any():
             unknown = np.full(excess.shape[1:], np.nan)
             return Uncertainty(unknown, unknown, unknown)
+        # Student's interval for all heads, as it costs little
         lift = ratio(excess[used].sum(0), divisor.sum(0))
         error = self._error(excess)
         half_width = student_half_width(error, blocks)
         low = lift - half_width
         high = lift + half_width
+        # resamples for heads that may have a tag; relations with as many blocks share them
         counts = divisor[:, 0] if divisor.shape[1] == 1 else divisor[:, bounded]
         if len(divisor) not in self.draws:
             rng = np.random.default_rng([self.seed, len(divisor)])
@@ -150,6 +153,7 @@ class TallySums:
         index = self._place.get(name)
         if index is None:
             return None
+        # attention is divided by queries, which heads share; an effect by each head's weights
         hits = self._by_head(self.tally.hits, index)
         queries = self.tally.queries[:, index, None]
         divisor = hits if isinstance(relation, Effect) else queries

@@ -36,9 +36,11 @@ def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     if not (table["verdict"] == UNIDENTIFIABLE).any():
         no_heads = heads.head(0)[_HEAD]
         return no_heads.assign(description="", why="", hard_queries="")
+    # of each head the relation with the largest lift
     candidates = table[is_undecided(table)]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
     candidates = candidates.drop_duplicates(_HEAD).set_index(_HEAD)
+    # a head with a tag is decided, whatever else is open
     undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, _HEAD]
     rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
     descriptions, lacking, counts = [], [], []

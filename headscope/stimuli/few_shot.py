@@ -129,11 +129,13 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
 
     Left out are pairs whose answer begins as another answer of the task, or as their question.
     """
+    # the first token of each word that has one of its own
     first: dict[str, int] = {}
     for word in dict.fromkeys(word for pair in pairs for word in pair):
         token = spelling.first(word)
         if token is not None:
             first[word] = token
+    # answers with one first token cannot be told apart by it
     answers_of: dict[int, set[str]] = {}
     for _, answer in pairs:
         if answer in first:
@@ -146,6 +148,7 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
         and first[question] != first[answer]
         and len(answers_of[first[answer]]) == 1
     ]
+    # parts share no pair
     order = np.random.default_rng([seed, *name.encode()]).permutation(len(usable))
     parts = tuple(tuple(usable[i] for i in order[part::PARTS]) for part in range(PARTS))
     used = {word for pair in usable for word in pair}

@@ -73,6 +73,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     >>> document.text[document.arrows[0].query :]
     ': Ann\n'
     """
+    # a question without content shows where heads look whatever is asked
     parts = [context, f"\n\nQuestion: {NO_QUESTION}\nAnswer: {NO_QUESTION}\n"]
     null_query = len(context) + parts[1].rindex(":")
     end = sum(map(len, parts))
@@ -85,6 +86,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
             arrows.append(arrow(kind, query, question.answers, candidates))
         parts.append(f"{line} {question.answer}\n")
         end += len(parts[-1])
+    # for which all answers are candidates alike
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
     document = read_text(name, "".join(parts))

@@ -67,6 +67,7 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     name = list(IN_ORDER)[number % len(IN_ORDER)]
     members = IN_ORDER[name]
     size = len(members)
+    # no two neighbours, or a successor would stand in the prompt
     listed = _members_apart(rng, size, is_cyclic=name in CYCLIC)
     prompts = []
     for length, member in enumerate(listed, 1):
@@ -111,6 +112,7 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     >>> prompt.right, prompt.wrong
     (('George',), ('Ruth',))
     """
+    # names, a place and an object at random; who comes again alternates
     every_name = [*WOMEN, *MEN]
     names = [every_name[i] for i in rng.permutation(len(every_name)).tolist()]
     location = _first_form(pick(rng, PLACES))
@@ -273,6 +275,7 @@ def prompt_windows(
         sampled.update(prompt.kind for prompt in prompts)
         if not prompts:
             continue
+        # the last prompt of a draw begins with the others: one window has the questions of all
         tokens = spelling.text(prompts[-1].text)
         answered = [spelling.question(prompt, tokens) for prompt in prompts]
         questions = tuple(question for question in answered if question is not None)

@@ -75,6 +75,7 @@ def _sentences(path: Path) -> dict[str, Sentence]:
     """
     text = read_text_file(path)
     documents = list(read_conllu(path, text))
+    # each sentence with positions from its own beginning
     sentences = []
     for document in documents:
         for number, group in groupby(document.words, lambda word: word.sentence):
@@ -88,6 +89,7 @@ def _sentences(path: Path) -> dict[str, Sentence]:
                     tuple(_depth(word, document.words) for word in words),
                 )
             )
+    # without a sent_id for each sentence they pair by number
     names = SENT_ID.findall(text)
     if len({*names}) != len(sentences):
         names = [f"{path}:{number}" for number in range(len(sentences))]
@@ -113,6 +115,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
     The Dice coefficient 2 n(a, b) / (n(a) + n(b)) compares partners; n counts the sentence pairs
     that have one or both lemmas.
     """
+    # sentence pairs with each lemma, and with both
     together = Counter[tuple[str, str]]()
     in_source = Counter[str]()
     in_target = Counter[str]()
@@ -122,6 +125,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
         in_source.update(source_lemmas)
         in_target.update(target_lemmas)
         together.update(product(source_lemmas, target_lemmas))
+    # the best partner of each lemma
     dice: dict[tuple[str, str], float] = {}
     best_of_source: dict[str, float] = {}
     best_of_target: dict[str, float] = {}
@@ -132,6 +136,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
         dice[first, second] = score
         best_of_source[first] = max(best_of_source.get(first, LEAST_DICE), score)
         best_of_target[second] = max(best_of_target.get(second, LEAST_DICE), score)
+    # entries are each other's best
     entries: set[tuple[str, str]] = set()
     for (first, second), score in dice.items():
         if score == best_of_source[first] == best_of_target[second]:
