@@ -27,8 +27,6 @@ Pair = tuple[str, str]
 COLUMNS = ["task", "question", "answer"]
 QUESTION, ANSWER, END = "Q: ", "\nA:", "\n\n"
 CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
-PARTS = 2
-"""Parts of a task's words: one for mean outputs, one for their effects."""
 TRIES = 200
 
 
@@ -106,17 +104,17 @@ class FewShot:
 
 @dataclass(frozen=True, eq=False)
 class WordTask:
-    """A task's words as a tokenizer spells them, in parts that share no question."""
+    """A task's words as a tokenizer spells them, in halves that share no question."""
 
     name: str
-    parts: tuple[tuple[Pair, ...], ...]
+    halves: tuple[tuple[Pair, ...], tuple[Pair, ...]]
     first: Mapping[str, int]
     """The first token of each question and answer."""
 
     @property
     def answers(self) -> list[int]:
         """First tokens of its answers."""
-        return sorted({self.first[answer] for part in self.parts for _, answer in part})
+        return sorted({self.first[answer] for half in self.halves for _, answer in half})
 
     @property
     def words(self) -> list[int]:
@@ -125,7 +123,7 @@ class WordTask:
 
 
 def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> WordTask:
-    """The pairs that can be asked, in random order and equal parts.
+    """The pairs that can be asked, in random order and two halves.
 
     Left out are pairs whose answer begins as another answer of the task, or as their question.
     """
@@ -148,26 +146,26 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
         and first[question] != first[answer]
         and len(answers_of[first[answer]]) == 1
     ]
-    # parts share no pair
+    # halves share no pair
     order = np.random.default_rng([seed, *name.encode()]).permutation(len(usable))
-    parts = tuple(tuple(usable[i] for i in order[part::PARTS]) for part in range(PARTS))
+    halves = tuple(usable[i] for i in order[::2]), tuple(usable[i] for i in order[1::2])
     used = {word for pair in usable for word in pair}
-    return WordTask(name, parts, {word: first[word] for word in first if word in used})
+    return WordTask(name, halves, {word: first[word] for word in first if word in used})
 
 
 def few_shot_prompts(
     task: WordTask,
-    part: int,
+    half: int,
     kind: str,
     *,
     tokenizer: TextTokenizer,
     size: PromptSize,
 ) -> list[FewShot]:
-    """Prompts of one part of a task's words; those of each kind ask the same questions."""
-    pairs = task.parts[part]
+    """Prompts of one half of a task's words; those of each kind ask the same questions."""
+    pairs = task.halves[half]
     few_shot = []
     for number, (question, answer) in enumerate(pairs[: size.prompts]):
-        rng = np.random.default_rng([size.seed, part, number])
+        rng = np.random.default_rng([size.seed, half, number])
         others = [pair for pair in pairs if pair[0] != question]
         examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
         if kind == SHUFFLED:

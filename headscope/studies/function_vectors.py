@@ -200,8 +200,8 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
     """Test if the model can do a task, and record its heads' mean outputs."""
     # words are divided, so that outputs are averaged over other prompts than those patched
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
-    if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
-        reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
+    if len(clean) < MIN_PROMPTS or len(task.halves[EFFECTS]) <= size.shots:
+        reason = f"too few words: {sum(map(len, task.halves))} usable pairs"
         return TaskReading(task=task, verdict=reason, clean_mean={}, shuffled_mean={})
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
     clean_answers = _answers(runner, clean)
@@ -225,10 +225,10 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
 
 
 def prompts_of(
-    runner: LastTokenRunner, task: WordTask, part: int, kind: str, size: PromptSize
+    runner: LastTokenRunner, task: WordTask, half: int, kind: str, size: PromptSize
 ) -> list[FewShot]:
-    """Prompts of one kind on one part of a task's words."""
-    return few_shot_prompts(task, part, kind, tokenizer=runner.model.tokenizer, size=size)
+    """Prompts of one kind on one half of a task's words."""
+    return few_shot_prompts(task, half, kind, tokenizer=runner.model.tokenizer, size=size)
 
 
 def task_effects(
