@@ -33,7 +33,6 @@ from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
     UNIDENTIFIABLE,
-    with_thresholds,
 )
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
 from headscope.views.head_account import findings
@@ -95,7 +94,7 @@ def facts(run: hs.Run) -> str:
 
 def tags(run: hs.Run) -> str:
     """A line per head type with a tag or an open verdict, and one that names the other types."""
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     asked = evidence[evidence["taggable"].astype(bool) & (evidence["n"] >= MIN_QUERIES)]
     rows = []
     rejected = []
@@ -131,7 +130,7 @@ def tags(run: hs.Run) -> str:
 
 def telling(run: hs.Run) -> str:
     """Heads that are right at most hard queries, each of another type."""
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}
     is_shown = [(row.layer, row.head, row.id) in pictured for row in held.itertuples()]

@@ -72,8 +72,9 @@ def heads(
     selected = list_heads(loaded, type, replicates=replicates)
     if format == "table":
         # what the table shows beside tags: undecided heads, partial sinks and general labels
-        undecided_heads = undecided(loaded.heads, loaded.evidence, loaded.thresholds)
-        partial = by_name(partial_sinks(loaded.evidence, loaded.thresholds))
+        evidence = loaded.evidence_with_thresholds
+        undecided_heads = undecided(loaded.heads, evidence)
+        partial = by_name(partial_sinks(evidence))
         labelled = with_shown_relations(selected, loaded.evidence)
         print_rich(head_lines(labelled, undecided_heads["description"], partial["mass"]))
         if loaded.preliminary:

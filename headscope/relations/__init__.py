@@ -156,16 +156,12 @@ def relations_of(
     if quick and types is None:
         relations = [row for row in relations if row.type in QUICK or row.id in QUICK]
     if attention_kind.sees_future:
-        relations = [_for_encoder(relation) for relation in relations]
+        # types whose share is lower in causal models have the full share here
+        for i, relation in enumerate(relations):
+            if relation.thresholds.beats_surrogate:
+                limits = replace(relation.thresholds, surrogate_share=ENCODER_SURROGATE_SHARE)
+                relations[i] = replace(relation, thresholds=limits)
     return relations
-
-
-def _for_encoder(relation: Relation) -> Relation:
-    """The relation with the surrogate's threshold of encoders, if it has one."""
-    if not relation.thresholds.beats_surrogate:
-        return relation
-    stricter = replace(relation.thresholds, surrogate_share=ENCODER_SURROGATE_SHARE)
-    return replace(relation, thresholds=stricter)
 
 
 def check_types(types: Sequence[str] | None) -> dict[str, HeadType]:
@@ -209,31 +205,22 @@ def check_relations(
     readable = [name for name in known if name == TEXT.name or name not in COMMON]
     seen: set[str] = set()
     for relation in relations:
-        fault = _name_fault(relation, seen) or _baseline_fault(relation)
-        if fault:
-            raise HeadscopeError(fault)
-        seen.add(relation.id)
+        # tables name rows by relations, and separate types by ;
+        name = relation.id
+        if name in seen:
+            raise HeadscopeError(f"two relations are called {name}; names must differ")
+        if ";" in relation.type or is_part(relation.name) or not name.isprintable():
+            raise HeadscopeError(
+                f"invalid relation name {name!r:.100}; expected no control character, no ; in "
+                "the type, and no ending that headscope reserves for partial sums"
+            )
+        seen.add(name)
+        # a tag that must beat baselines needs one to be compared with
+        if relation.thresholds.beat_baseline_by is not None and relation.baseline is None:
+            raise HeadscopeError(
+                f"{name}: a tag must beat a baseline (beat_baseline_by), but the relation has no "
+                "baseline to compare with"
+            )
         for stimulus in relation.stimuli:
             check_choice(f"stimulus for {relation.id}", stimulus, readable)
     return relations
-
-
-def _name_fault(relation: Relation, others: Container[str]) -> str:
-    """The fault of a relation's name; empty for a sound one."""
-    if relation.id in others:
-        return f"two relations are called {relation.id}; names must differ"
-    if ";" in relation.type or is_part(relation.name) or not relation.id.isprintable():
-        return (
-            f"invalid relation name {relation.id!r:.100}; expected no control character, no ; in "
-            "the type, and no ending that headscope reserves for partial sums"
-        )
-    return ""
-
-
-def _baseline_fault(relation: Relation) -> str:
-    if relation.thresholds.beat_baseline_by is None or relation.baseline is not None:
-        return ""
-    return (
-        f"{relation.id}: a tag must beat a baseline (beat_baseline_by), but the relation has no "
-        "baseline to compare with"
-    )

@@ -347,12 +347,14 @@ def picks(window: Window) -> Int[ndarray, "baseline position"]:
     names = ALL_BASELINES if sees_future else EARLIER
     pick = np.full((len(names), len(window)), -1)
     token = np.arange(len(window))
+    # fixed distances back
     for d, name in enumerate(OFFSET_BASELINES, 1):
         count = max(0, len(window) - d)
         pick[NUMBER_OF[name], d:] = token[:count]
     if len(window.words):
         _pick_earlier_words(window, pick)
     if sees_future:
+        # the same ahead, up to the closing token
         for d, name in enumerate(OFFSETS_AHEAD, 1):
             end = max(d, window.stop)
             pick[NUMBER_OF[name], : end - d] = token[d:end]
@@ -437,20 +439,15 @@ def union_picks(
         of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
         picked[name] = pick[_numbers(of_classes)].max(0)
         if sees_future:
+            # the first of the later keys, −1 for none
             later = pick[_numbers(map(_ahead, of_classes))]
-            picked[_ahead(name)] = _first_pick(later)
+            is_picked = later >= 0
+            first = np.where(is_picked, later, np.iinfo(later.dtype).max).min(0)
+            picked[_ahead(name)] = np.where(is_picked.any(0), first, -1)
     if sees_future:
         for name, side in _UNIONS_ON_EITHER_SIDE.items():
             picked[name] = _nearer(picked[side], picked[_ahead(side)], queries)
     return picked
-
-
-def _first_pick(picks: Int[ndarray, "baseline query"]) -> Int[ndarray, " query"]:
-    """The first of the keys that several baselines pick at each query, −1 for none."""
-    is_picked = picks >= 0
-    after_text = np.iinfo(picks.dtype).max
-    first = np.where(is_picked, picks, after_text).min(0)
-    return np.where(is_picked.any(0), first, -1)
 
 
 def _forms(window: Window) -> list[str]:

@@ -103,7 +103,9 @@ def words_of_its_class(window: Window, targets: Pairs, rng: np.random.Generator)
     query, key = word_pairs(words, targets)
     rows = [query[:0]]
     distractors = [key[:0]]
+    # words that are targets of the query themselves are skipped
     target_cells = np.sort(query * len(words) + key)
+    # a query whose word has no other of its class takes the next pair of steps
     alone = np.ones(len(query), bool)
     for pair in window.once(_steps):
         if not alone.any():

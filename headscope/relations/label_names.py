@@ -60,6 +60,7 @@ def label_meanings(measured: Iterable[str] = ()) -> dict[str, LabelMeaning]:
     ('induction/repeat', 'induction/natural')
     """
     relations = dict.fromkeys([*measured, *_shipped_relations()])
+    # relations by their names without the type, and by their types
     short: dict[str, list[str]] = {}
     types: dict[str, list[str]] = {}
     for relation in relations:
@@ -69,9 +70,11 @@ def label_meanings(measured: Iterable[str] = ()) -> dict[str, LabelMeaning]:
         if relation.startswith(SYNTACTIC):
             label = normalised(_DIRECTION.sub("", name))
             short.setdefault(label, []).append(relation)
+    # effects by their types
     effect_types: dict[str, list[str]] = {}
     for effect in EFFECTS:
         effect_types.setdefault(normalised(effect.type), []).append(effect.id)
+    # what comes later replaces what came before
     meanings = {}
     for group in (short, effect_types, types):
         for label, members in group.items():

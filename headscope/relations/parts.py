@@ -84,10 +84,12 @@ def with_parts(
     parts: list[Relation] = []
     for relation in relations:
         if relation.matched_control is not None:
+            # attention on the matched control is summed as if it were the control
             fields_of_part = _fields_of_part(relation, MATCHED_CONTROL)
             fields_of_part["control"] = relation.matched_control
             parts.append(MatchedControlPart(**fields_of_part, parent=relation))
         if relation.id in baselines:
+            # queries where the best baseline is wrong, and where it is right
             for name in (HARD, EASY):
                 fields_of_part = _fields_of_part(relation, name)
                 fields_of_part["stimuli"] = (*relation.stimuli, CHALLENGE.name)

@@ -89,12 +89,14 @@ def _reference_baseline(
 ) -> ReferenceBaseline:
     by_class = {row["query_class"]: row for row in rows}
     overall = by_class.pop(ALL_CLASSES)
+    # classes of query words without a row of their own take the overall baseline
     baseline = np.full(CLASS_COUNT, NUMBER_OF[overall["baseline"]])
     for name, row in by_class.items():
         baseline[UPOS.index(name)] = NUMBER_OF[row["baseline"]]
     classes = tuple(overall["target_classes"].split())
     is_candidate = np.zeros(CLASS_COUNT, bool)
     is_candidate[[UPOS.index(name) for name in classes]] = True
+    # the name that is shown is of the baseline at most queries
     uses = Counter[str]({overall["baseline"]: 0})
     for row in by_class.values():
         uses[row["baseline"]] += _queries(row)

@@ -33,7 +33,7 @@ from headscope.runs.tables import (
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, rows_of_head
 from headscope.statistics.reasons import rows_to_report
 from headscope.statistics.result import Result
-from headscope.statistics.tags import closest_rows, with_thresholds
+from headscope.statistics.tags import closest_rows
 from headscope.statistics.untagged_heads import partial_sinks
 from headscope.user_tables import json_content
 
@@ -75,24 +75,20 @@ def card_json(run: Result) -> str:
     ('L5H7', 'in-word')
     """
     # of each head its tags, near misses and undecided relations, and their paired relations
-    evidence_by_name = run.evidence.assign(id=_full_names(run.evidence))
-    closest = closest_rows(with_thresholds(run.evidence, run.thresholds))
-    partial = partial_sinks(run.evidence, run.thresholds)
-    partial = partial.assign(id=_full_names(partial))
-    singles = pd.concat([closest, partial])
-    parts = []
-    for (layer, head), rows in evidence_by_name.groupby(HEAD, sort=True):
-        reported = rows_to_report(rows, run.thresholds, layer, head)
+    table = run.evidence_with_thresholds
+    singles = pd.concat([closest_rows(table), partial_sinks(table)])
+    places: list[int] = []
+    for (layer, head), rows in table.groupby(HEAD, sort=True):
+        reported = rows_to_report(rows, layer, head)
         reported_names = dict.fromkeys(reported.all["id"])
         reported_names |= dict.fromkeys(rows_of_head(singles, layer, head)["id"])
         for name in list(reported_names):
             pair = run.thresholds[name].paired_relation
             if pair is not None:
                 reported_names[pair] = None
-        by_name = rows.set_index("id")
-        measured = [name for name in reported_names if name in by_name.index]
-        parts.append(by_name.loc[measured])
-    evidence = pd.concat(parts)[EVIDENCE_TABLE.columns]
+        place_of = dict(zip(rows["id"], rows.index, strict=True))
+        places += [place_of[name] for name in reported_names if name in place_of]
+    evidence = run.evidence.iloc[places][EVIDENCE_TABLE.columns]
     # provenance and text, but no paths of this machine
     card: dict[str, Any] = {VERSION: 1, "bibtex": bibtex(run)}
     for key, value in run.info.items():

@@ -65,7 +65,7 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import tags_in_order, with_replicates, with_thresholds
+from headscope.statistics.tags import tags_in_order, with_replicates
 
 RECORD, REPORT = RUN_RECORD, "report.html"
 SUMS = "sums.npz"
@@ -230,12 +230,12 @@ def _with_columns_since_0_2_0(run: Result) -> Result:
     """
     if PRELIMINARY in run.evidence:
         return run
-    is_uncertain = is_preliminary(run.evidence, run.thresholds)
-    evidence = run.evidence.assign(**{PRELIMINARY: is_uncertain})
-    table = with_thresholds(evidence, run.thresholds)
-    evidence = evidence.assign(**{REPLICATES: replicates(table)}).reindex(columns=EVIDENCE_COLUMNS)
-    heads = with_cautions(run.heads, tags_in_order(evidence, run.thresholds))
-    heads = with_replicates(heads, with_thresholds(evidence, run.thresholds))
+    table = run.evidence_with_thresholds
+    table = table.assign(**{PRELIMINARY: is_preliminary(table), REPLICATES: replicates(table)})
+    heads = with_cautions(run.heads, tags_in_order(table))
+    heads = with_replicates(heads, table)
+    added = {name: table[name].to_numpy() for name in (PRELIMINARY, REPLICATES)}
+    evidence = run.evidence.assign(**added).reindex(columns=EVIDENCE_COLUMNS)
     later = [name for name in run.heads.columns if name not in HEAD_COLUMNS]
     effects = run.effects
     if effects is not None:

@@ -10,7 +10,7 @@ from headscope.statistics.columns import REPLICATES
 from headscope.statistics.head_lists import strongest
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE, is_sink, reasons, with_thresholds
+from headscope.statistics.tags import NO_TYPE, is_sink, reasons
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""
@@ -44,10 +44,9 @@ def list_heads(run: Result, tag: str | None = None, *, replicates: float = 0.0) 
         # heads with a tag of a type show the numbers of this tag
         types = sorted(set(run.evidence["type"]))
         check_choice("head type", tag, [*types, *NO_TYPE])
-        tags = strongest(run.evidence)
+        tags = strongest(run.evidence_with_thresholds)
         tags = tags[tags["type"] == tag]
-        tags = with_thresholds(tags, run.thresholds)
-        tags["reason"] = reasons(tags, run.thresholds)
+        tags = tags.assign(reason=reasons(tags))
         numbers = tags[["layer", "head", *_NUMBERS_OF_TAG]]
         others = [column for column in run.heads.columns if column not in _NUMBERS_OF_TAG]
         table = numbers.merge(run.heads[others], on=["layer", "head"])

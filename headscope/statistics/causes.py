@@ -76,15 +76,25 @@ def judged(table: pd.DataFrame, direct_heads: set[tuple[int, int]]) -> pd.DataFr
     is_away = causes["behaviour"].isin(AWAY)
     is_stated = causes["verdict"] != ""
     tested = causes["p_value"].notna() & ~is_stated & ~is_away
+
+    # many tests are made: a share of discoveries may be false
     causes["q_value"] = np.nan
     if tested.any():
         p_values = causes.loc[tested, "p_value"].to_numpy(float)
         causes.loc[tested, "q_value"] = adjusted(p_values)
     is_certain = causes["q_value"] < MAX_Q
     breaks = tested & _is_broken(causes) & is_certain & _exceeds_controls(causes)
+
+    # a head with a direct effect is idle if all of its interval lies below the least effect
+    edges = _is_edges(causes)
+    high = causes["excess_high"].where(edges, -causes["excess_low"])
+    may_lose = edges & (causes["loss_high"] >= LEAST_HEADS)
+    is_small = (high < _least_effect(causes)) & ~may_lose
     heads = zip(causes["layer"], causes["head"], strict=True)
     is_direct = np.array([head in direct_heads for head in heads], bool)
-    idle = tested & _is_small(causes) & is_direct
+    idle = tested & is_small & is_direct
+
+    # reasons not to test were stated before; elsewhere than at its queries nothing is tested
     words = np.select(
         [is_stated, breaks, idle],
         [causes["verdict"], CAUSAL_EFFECT, IDLE],
@@ -117,14 +127,6 @@ def _is_broken(causes: pd.DataFrame) -> pd.Series:
     is_loss_certain = causes["loss_low"] > 0
     loses = edges & is_loss_large & is_loss_certain
     return (is_large & exceeds_control) | loses
-
-
-def _is_small(causes: pd.DataFrame) -> pd.Series:
-    """Effects beyond the control's whose whole interval lies below the least size."""
-    edges = _is_edges(causes)
-    high = causes["excess_high"].where(edges, -causes["excess_low"])
-    may_lose = edges & (causes["loss_high"] >= LEAST_HEADS)
-    return (high < _least_effect(causes)) & ~may_lose
 
 
 def directions(causes: pd.DataFrame) -> pd.Series:

@@ -6,12 +6,11 @@ baseline is right at a larger share, the tag rests on the hard queries, where th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from math import isnan
 
 import pandas as pd
 
-from headscope.relations.relation import Threshold
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.conditions import Row
 from headscope.stimuli.stimulus import MIN_DOCUMENTS
@@ -25,25 +24,18 @@ WORDS = {PRELIMINARY: "preliminary", BELOW_BASELINE: "below baseline"}
 _HEAD = ["layer", "head"]
 
 
-def is_preliminary(
-    evidence: pd.DataFrame,
-    thresholds: Mapping[str, Threshold],
-    few_documents: Collection[str] = (),
-) -> pd.Series:
+def is_preliminary(table: pd.DataFrame, few_documents: Collection[str] = ()) -> pd.Series:
     """True for each tag that rests on fewer than 8 documents or fewer than 30 hard queries.
 
     Args:
-        evidence: a row per head × relation with `type`, `relation`, `tagged` and `hard_n`.
-        thresholds: thresholds by the relations' full names. Hard queries count only for relations
-            whose tag requires more than the baselines reach.
+        table: evidence with its thresholds. Hard queries count only for relations whose tag
+            requires more than the baselines reach.
         few_documents: full names of the relations that were measured on too few documents.
     """
-    names = evidence["type"] + "/" + evidence["relation"]
-    compared = [name for name, limits in thresholds.items() if limits.beat_baseline_by is not None]
-    is_compared = names.isin(compared)
-    has_few_hard = is_compared & (evidence["hard_n"] < FEWEST_HARD)
-    has_few_documents = names.isin(few_documents)
-    is_tag = evidence["tagged"].astype(bool)
+    is_compared = table["beat_baseline_by"].notna()
+    has_few_hard = is_compared & (table["hard_n"] < FEWEST_HARD)
+    has_few_documents = table["id"].isin(few_documents)
+    is_tag = table["tagged"].astype(bool)
     return is_tag & (has_few_hard | has_few_documents)
 
 
@@ -55,7 +47,7 @@ def is_below_baseline(evidence: pd.DataFrame) -> pd.Series:
 
 
 def preliminary_in_words(row: Row) -> str:
-    """Reason why the tag of a row of `with_thresholds` is preliminary; empty if it is not."""
+    """Reason why the tag of a row with thresholds is preliminary; empty if it is not."""
     if not row[PRELIMINARY]:
         return ""
     has_few_hard = row["hard_n"] < FEWEST_HARD and not isnan(row["beat_baseline_by"])

@@ -15,7 +15,7 @@ from numpy import ndarray
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95
 from headscope.statistics.wording import TIMES_CONTROL, baseline_in_words, strictest_control
 
 MAX_Q = 0.01
@@ -38,14 +38,14 @@ SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
 Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_thresholds`, by column. The numbers of direct effects
-whose sign is −1 have changed signs."""
+"""A row of `headscope.statistics.tags.with_thresholds` (evidence with its thresholds), by column.
+The numbers of direct effects whose sign is −1 have changed signs."""
 _Number = Float[ndarray, " row"]
 _Truth = Bool[ndarray, " row"]
 
 
 class Numbers:
-    """Rows of `headscope.statistics.tags.with_thresholds`, each column as an array of floats.
+    """Rows of evidence with thresholds, each column as an array of floats.
 
     >>> Numbers({"mass": 0.5, "beats": True})["beats"].tolist()
     [1.0]
@@ -107,7 +107,7 @@ class Condition:
         """Description of a row that fails, with the margin and its interval if there is one.
 
         Args:
-            row: row of `with_thresholds`.
+            row: row with thresholds.
             margins: margins of the whole table; those of the row alone if None.
             i: number of the row in that table.
 
@@ -206,10 +206,6 @@ def _interval(low: float, high: float) -> str:
     return "(no interval: too few documents)" if isnan(low) else f"[{low:.3f}, {high:.3f}]"
 
 
-def _q_value(q: float) -> str:
-    return "not known (too few documents)" if isnan(q) else f"{q:.2g}"
-
-
 def _lift(row: Row, lift: str, ends: str) -> str:
     low, high = row[f"{ends}_low"], row[f"{ends}_high"]
     return f"{row[lift]:+.2f} [{low:+.2f}, {high:+.2f}]"
@@ -294,7 +290,8 @@ def _is_significant(numbers: Numbers) -> _Truth:
 
 
 def _significance_in_words(row: Row) -> str:
-    q_value = _q_value(row["q_value"])
+    q = row["q_value"]
+    q_value = "not known (too few documents)" if isnan(q) else f"{q:.2g}"
     interval = _interval(row["ci_low"], row["ci_high"])
     lift = f"lift {row['lift']:.3f} {interval}"
     return f"q {q_value}, must be below {MAX_Q:g}; {lift}"
@@ -535,7 +532,7 @@ CONDITIONS = (
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
-    """For each row of `with_thresholds`, a column per condition: True if it fails."""
+    """For each row with thresholds a column per condition: True if it fails."""
     numbers = Numbers(table)
     columns = {condition.name: condition.fails(numbers) for condition in CONDITIONS}
     return pd.DataFrame(columns, index=table.index)
@@ -552,7 +549,7 @@ def decided_failures(table: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
 
 
 def failing(row: Row) -> list[Condition]:
-    """The conditions that a row of `with_thresholds` fails."""
+    """The conditions that a row with thresholds fails."""
     numbers = Numbers(row)
     return [condition for condition in CONDITIONS if condition.fails(numbers)[0]]
 

@@ -30,8 +30,8 @@ from headscope.statistics.conditions import (
     Numbers,
     has_no_interval,
 )
-from headscope.statistics.estimates import NO_FACTS, Facts, weigh
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
+from headscope.statistics.ratio import Z_95
 from headscope.statistics.tags import with_thresholds
 from headscope.stimuli.natural_text import TEXT
 
@@ -70,14 +70,14 @@ class StoppingRule:
     def __init__(
         self,
         relations: Sequence[Relation],
-        facts: Facts,
+        baselines: Baselines,
         tokens: int,
         synthetic: Sequence[Window] = (),
         *,
         read_all: bool = False,
     ) -> None:
         """Before anything is read."""
-        self._relations, self._facts, self._tokens = relations, facts, tokens
+        self._relations, self._baselines, self._tokens = relations, baselines, tokens
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
@@ -113,13 +113,15 @@ class StoppingRule:
         ]
         if not unfinished:
             return {}
+        # before the text is read a stimulus can only be found to give no tag
         if not number:
             tags = {name: self._tags_to_come(name, tally) for name in unfinished}
             return {
                 name: round(count, 2) for name, count in tags.items() if count <= EXPECTED_AT_MOST
             }
+        # later each stimulus is judged by the tags of its own relations
         evidence = PartialEvidence(
-            tally, self._relations, facts=self._facts, interim_tests=max(1, number)
+            tally, self._relations, baselines=self._baselines, interim_tests=max(1, number)
         )
         expected = {
             name: evidence.tag_changes(
@@ -128,6 +130,7 @@ class StoppingRule:
             )
             for name in self.rounds
         }
+        # another stimulus may also end when it changes few of all tags of the run
         share = self.rounds[TEXT.name][min(number, len(self._shares) + 1)]
         all_tags = evidence.tag_changes(self._relations, share).tags
         return {
@@ -218,7 +221,7 @@ class PartialEvidence:
         tally: Tally,
         relations: Sequence[Relation],
         *,
-        facts: Facts = NO_FACTS,
+        baselines: Baselines = NO_BASELINES,
         interim_tests: int = 1,
     ) -> None:
         """Weigh the sums so far as a run that ends here would.
@@ -226,16 +229,16 @@ class PartialEvidence:
         Args:
             tally: the sums.
             relations: every relation of the run, as all of them count for q values.
-            facts: rates of baselines.
+            baselines: rates of baselines.
             interim_tests: rounds after which the run tested if it could stop.
         """
         thresholds = {relation.id: relation.thresholds for relation in relations}
         # resamples only narrow the interval of the lift, which no margin below reads
-        evidence = weigh(tally, relations, seed=0, facts=facts)
+        evidence = weigh(tally, relations, seed=0, baselines=baselines)
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * interim_tests)
         table = with_thresholds(evidence, thresholds)
         self._rows_of = dict(iter(table.groupby("id", sort=False)))
-        self._facts = facts
+        self._baselines = baselines
 
     def tag_changes(self, relations: Iterable[Relation], share: float) -> ExpectedTagChanges:
         """The tags that the rest of the text is expected to change.
@@ -291,7 +294,7 @@ class PartialEvidence:
             return {}
         if relation.thresholds.beat_baseline_by is not None:
             # so few change too easily to be waited for
-            hard_queries = self._facts.get(relation.id, {}).get("hard_queries", 0)
+            hard_queries = self._baselines.get(relation.id, {}).get("hard_queries", 0)
             if hard_queries < MIN_QUERIES or not rows.has("hard_low").all():
                 return {}
         return _margins(rows, share)

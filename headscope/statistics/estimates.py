@@ -23,12 +23,13 @@ from headscope.statistics.columns import (
     TOP_COLUMNS,
 )
 from headscope.statistics.preference import of_text_alone, preference, top_rate
-from headscope.statistics.relation_sums import RelationSums, TallySums, ratio
+from headscope.statistics.ratio import ratio
+from headscope.statistics.relation_sums import RelationSums, TallySums
 from headscope.statistics.wording import TIMES_CONTROL
 
-Facts = Mapping[str, Mapping[str, Any]]
+Baselines = Mapping[str, Mapping[str, Any]]
 """Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""
-NO_FACTS: Facts = MappingProxyType({})
+NO_BASELINES: Baselines = MappingProxyType({})
 _COMPARED_COLUMNS = (*HARD_COLUMNS, *TOP_COLUMNS, *TEXT_COLUMNS.values())
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
@@ -39,7 +40,7 @@ def weigh(
     relations: Sequence[Relation],
     *,
     seed: int,
-    facts: Facts = NO_FACTS,
+    baselines: Baselines = NO_BASELINES,
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
@@ -58,14 +59,19 @@ def weigh(
         if isinstance(relation, Effect):
             columns = _effect_columns(relation, relation_sums, sums)
         else:
-            columns = _attention_columns(relation, relation_sums, sums, facts.get(relation.id, {}))
+            baseline = baselines.get(relation.id, {})
+            columns = _attention_columns(relation, relation_sums, sums, baseline)
         names = {"type": relation.type, "relation": relation.name, "id": relation.id}
         tables.append(columns | names)
     if not tables:
-        return pd.DataFrame(columns=[*EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "threshold"])
+        return pd.DataFrame(columns=["id", *EVIDENCE_COLUMNS, *EFFECT_NUMBERS, "threshold"])
     table = pd.DataFrame({name: _stacked(name, tables) for name in tables[0]})
     table = table[table["n"] > 0].reset_index(drop=True)
-    table["q_value"] = _q_values(table)
+    # all heads × relations that could earn a tag are tested together
+    tested = table["p_value"].notna() & (table["n"] >= MIN_QUERIES)
+    table["q_value"] = np.nan
+    if tested.any():
+        table.loc[tested, "q_value"] = adjusted(table.loc[tested, "p_value"].to_numpy())
     return table
 
 
@@ -98,7 +104,7 @@ def _lift_columns(
 
 
 def _attention_columns(
-    relation: Relation, sums: RelationSums, tally_sums: TallySums, facts: Mapping[str, Any]
+    relation: Relation, sums: RelationSums, tally_sums: TallySums, baseline: Mapping[str, Any]
 ) -> _Columns:
     bounded = sums.mean(sums.target) >= relation.thresholds.threshold
     queries = sums.divisor.sum()
@@ -110,24 +116,26 @@ def _attention_columns(
         "hit_rate": hit_rate,
         "chance": float(sums.chance.sum() / queries),
         "mass_error": sums.margin_of_error(sums.target),
-        "baseline": facts.get("baseline", ""),
-        "baseline_rate": facts.get("baseline_rate", np.nan),
+        "baseline": baseline.get("baseline", ""),
+        "baseline_rate": baseline.get("baseline_rate", np.nan),
         "matched_control": np.nan,
     }
     matched_control = tally_sums.of(relation, MATCHED_CONTROL)
     if matched_control is not None:
         columns["matched_control"] = matched_control.mean(matched_control.control)
-    return columns | _hard_columns(relation, tally_sums, facts)
+    return columns | _hard_columns(relation, tally_sums, baseline)
 
 
-def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str, Any]) -> _Columns:
+def _hard_columns(
+    relation: Relation, tally_sums: TallySums, baseline: Mapping[str, Any]
+) -> _Columns:
     columns: _Columns = dict.fromkeys(_COMPARED_COLUMNS, np.nan)
     if relation.baseline is not None:
         columns["hard_n"] = columns["text_hard_n"] = 0.0
     hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
-    if hard is None or not facts.get("baselines"):
+    if hard is None or not baseline.get("baselines"):
         return columns
-    rates = preference(hard, easy, facts["baselines"])
+    rates = preference(hard, easy, baseline["baselines"])
     top = top_rate(hard)
     columns |= {
         "hard_n": float(hard.divisor.sum()),
@@ -147,7 +155,7 @@ def _hard_columns(relation: Relation, tally_sums: TallySums, facts: Mapping[str,
     easy = None if easy is None else of_text_alone(easy)
     if easy is not None and not easy.divisor.any():
         easy = None
-    rates = preference(hard, easy, facts["baselines"])
+    rates = preference(hard, easy, baseline["baselines"])
     return columns | {
         "text_hard_n": float(hard.divisor.sum()),
         "text_hard_rate": rates.rate,
@@ -187,16 +195,6 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         "n": queries.sum(0).astype(np.int64),
         "threshold": effect.thresholds.threshold,
     }
-
-
-def _q_values(table: pd.DataFrame) -> pd.Series:
-    q = pd.Series(np.nan, index=table.index)
-    has_queries = table["n"] >= MIN_QUERIES
-    tested = table["p_value"].notna() & has_queries
-    if tested.any():
-        p_values = table.loc[tested, "p_value"].to_numpy()
-        q[tested] = adjusted(p_values)
-    return q
 
 
 def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:

@@ -41,12 +41,14 @@ def general_labels(
         if relation.label is not None:
             labels[relation.id] = relation.label
             family_of[relation.id] = relation.label.general[0]
+    # only families in which a head has a tag need a general label
     families = evidence["id"].map(family_of)
     rows = evidence.assign(family=families)[families.notna()]
     tags = rows[rows["tagged"].astype(bool)]
     group_key = [*_HEAD, "family"]
     families_with_tag = tags[group_key].drop_duplicates()
     rows = rows.merge(families_with_tag, on=group_key)
+    # the intervals of differences are from the sums, block by block
     sums = TallySums(tally)
     for (layer, head, family), members in rows.groupby(group_key, sort=False):
         column = tally.numbers.index(layer) * tally.heads + head
@@ -72,17 +74,12 @@ def tag_names(evidence: pd.DataFrame) -> pd.Series:
 
 def shown_relations(evidence: pd.DataFrame) -> pd.Series:
     """The name of each row's relation, or of the general label that stands for it."""
-    labels = [_without_members(name) for name in evidence[GENERAL]]
+    # a general label without the labels that it stands for; empty if it is missing
+    labels = []
+    for name in evidence[GENERAL]:
+        labels.append(name.partition(_MEMBERS)[0] if isinstance(name, str) else "")
     general = pd.Series(labels, evidence.index, dtype=object)
     return general.where(general != "", evidence["relation"])
-
-
-def _without_members(general: Any) -> str:
-    """A general label without the labels that it stands for; empty if it is missing."""
-    if not isinstance(general, str):
-        return ""
-    name, _, _ = general.partition(_MEMBERS)
-    return name
 
 
 def with_shown_relations(heads: pd.DataFrame, evidence: pd.DataFrame) -> pd.DataFrame:
@@ -111,17 +108,11 @@ def _undistinguished(
     strongest = members[members["tagged"].astype(bool)].iloc[0]
     names = []
     for row in members.itertuples():
-        is_member = bool(row.tagged)
-        if not is_member and _is_shown(row):
-            is_member = not _is_apart(strongest, row, relations, sums, column)
-        if is_member:
+        # without a tag its lift is above 0, and the head not mostly wrong at hard queries
+        is_shown = row.ci_low > 0 and not row.hard_high < 0.5
+        if row.tagged or (is_shown and not _is_apart(strongest, row, relations, sums, column)):
             names.append(str(row.id))
     return names
-
-
-def _is_shown(row: Any) -> bool:
-    """True if a lift's interval is above 0, and the head is not mostly wrong at hard queries."""
-    return bool(row.ci_low > 0 and not row.hard_high < 0.5)
 
 
 def _is_apart(
@@ -134,8 +125,7 @@ def _is_apart(
         return False
     if strongest["lift"] < TIMES_LABEL * row.lift:
         return False
-    difference = lift_difference(first, second, column)
-    return difference.value - difference.half_width > 0
+    return bool(lift_difference(first, second, column).low[0] > 0)
 
 
 def _name(labels: Sequence[Label]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from headscope.statistics.bootstrap import estimate
+from headscope.statistics.ratio import estimate
 
 
 def accuracies(answers: pd.DataFrame, *, seed: int) -> pd.DataFrame:

@@ -11,14 +11,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS
-from headscope.statistics.intervals import (
-    Interval,
-    block_interval,
-    ratio_influence,
-    unknown_interval,
-    widest,
-    wilson_interval,
-)
+from headscope.statistics.ratio import Interval, rate_interval, ratio_influence
 from headscope.statistics.relation_sums import RelationSums
 
 
@@ -83,9 +76,9 @@ def preference(
     bound = MixtureBound(corners)
     rate = hard.mean(hard.hits)
     easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
-    influence = ratio_influence(hard.hits, hard.divisor, rate)
+    influence = ratio_influence(hard.hits, hard.divisor)
     if easy is not None:
-        easy_influence = ratio_influence(easy.hits, easy.divisor, easy_rate)
+        easy_influence = ratio_influence(easy.hits, easy.divisor)
         influence = influence - bound.slope(easy_rate) * easy_influence
     interval = _rate_interval(hard, rate, influence)
     return Preference(
@@ -120,7 +113,7 @@ class TopRate(NamedTuple):
 def top_rate(hard: RelationSums) -> TopRate:
     """The share with its 95 % interval, which is as wide as that of `preference`."""
     rate = hard.mean(hard.target)
-    influence = ratio_influence(hard.target, hard.divisor, rate)
+    influence = ratio_influence(hard.target, hard.divisor)
     interval = _rate_interval(hard, rate, influence)
     return TopRate(rate, interval.low, interval.high)
 
@@ -128,11 +121,9 @@ def top_rate(hard: RelationSums) -> TopRate:
 def _rate_interval(
     hard: RelationSums, rate: Float[ndarray, " head"], influence: Float[ndarray, "block head"]
 ) -> Interval:
-    blocks = hard.blocks
-    if blocks < MIN_BLOCKS:
-        return unknown_interval(rate)
-    interval = widest(
-        wilson_interval(rate, float(hard.divisor.sum())),
-        block_interval(rate, influence, blocks),
-    )
-    return Interval(interval.low.clip(0), interval.high.clip(None, 1))
+    """The interval of a rate at hard queries; NaN with too few blocks."""
+    if hard.blocks < MIN_BLOCKS:
+        unknown = np.full_like(rate, np.nan)
+        return Interval(unknown, unknown)
+    queries = float(hard.divisor.sum())
+    return rate_interval(rate, influence, queries=queries, items=hard.blocks)

@@ -14,7 +14,6 @@ import pandas as pd
 from headscope.errors import RunError
 from headscope.heads import check_head_exists, parse_head
 from headscope.relations.effects import WRITES
-from headscope.relations.relation import Threshold
 from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import rows_of_head, strongest_effects_first
 from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS, Condition, Numbers, Row
@@ -26,7 +25,6 @@ from headscope.statistics.tags import (
     UNIDENTIFIABLE,
     evidence_order,
     is_undecided,
-    with_thresholds,
 )
 
 NEAR_MISSES = 3
@@ -46,7 +44,7 @@ CONDITIONS_BESIDE_LIFT = [condition for condition in CONDITIONS if condition.nam
 
 @dataclass(frozen=True, eq=False)
 class HeadRows:
-    """Rows of `with_thresholds` that an account of a head reports, in the order of the account."""
+    """Rows with thresholds that an account of a head reports, in the order of the account."""
 
     names: list[str]
     """The head's tags, with their cautions; or one of the two words for a head without a tag."""
@@ -72,8 +70,7 @@ class HeadRows:
 
 
 def rows_to_report(
-    evidence: pd.DataFrame,
-    thresholds: Mapping[str, Threshold],
+    table: pd.DataFrame,
     layer: int,
     head: int,
     relation: str | None = None,
@@ -81,15 +78,14 @@ def rows_to_report(
     """The tags of a head, what its text cannot decide, and the relations that came closest.
 
     Args:
-        evidence: evidence of a run.
-        thresholds: thresholds by the relations' full names.
+        table: evidence of a run with its thresholds.
         layer: the head's layer.
         head: the head's number.
         relation: part of a relation's name: rows of those alone, however far they are from a tag.
     """
-    table = with_thresholds(evidence, thresholds)
     head_evidence = rows_of_head(table, layer, head)
     head_evidence = head_evidence.loc[evidence_order(head_evidence)]
+    # what has a tag, what the text cannot decide, and what fails
     tagged = head_evidence[head_evidence["tagged"].astype(bool)]
     undecided = head_evidence[is_undecided(head_evidence)]
     open_rows = head_evidence[head_evidence["verdict"] == UNIDENTIFIABLE]
@@ -97,19 +93,16 @@ def rows_to_report(
     names = marked_names(tagged, tag_names(tagged))
     if not names:
         names = [UNIDENTIFIABLE if len(undecided) else UNCLASSIFIED]
+    # whoever names a relation reads of it however far it is from a tag
     if relation is None:
         is_near = (near["lift"] > NEAR_LIFT) & near["ci_low"].notna()
         near = near[is_near].head(NEAR_MISSES)
     else:
-        tagged = _rows_with_name(tagged, relation)
-        undecided = _rows_with_name(open_rows, relation)
-        near = _rows_with_name(near, relation)
+        tagged, undecided, near = (
+            rows[rows["id"].str.contains(relation, regex=False)]
+            for rows in (tagged, open_rows, near)
+        )
     return HeadRows(names=names, tagged=tagged, undecided=undecided, near=near)
-
-
-def _rows_with_name(rows: pd.DataFrame, relation: str) -> pd.DataFrame:
-    """Rows of `with_thresholds` with a part of the relation's full name."""
-    return rows[rows["id"].str.contains(relation, regex=False)]
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,7 @@ class ConditionResult:
 def condition_results(
     row: Row, conditions: Sequence[Condition] = CONDITIONS
 ) -> list[ConditionResult]:
-    """The conditions that apply to a row of `with_thresholds`, each with its numbers."""
+    """The conditions that apply to a row with thresholds, each with its numbers."""
     numbers = Numbers(row)
     results = []
     for condition in conditions:

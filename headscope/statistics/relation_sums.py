@@ -17,12 +17,17 @@ from headscope.measure.tally import MIN_BLOCKS, Tally
 from headscope.relations.effects import Effect
 from headscope.relations.parts import part_name
 from headscope.relations.relation import Relation
-from headscope.statistics.bootstrap import interval, ratio_error, resample
-from headscope.statistics.intervals import (
-    influence_error,
+from headscope.statistics.ratio import (
+    Interval,
+    interval,
+    ratio,
+    ratio_error,
     ratio_influence,
+    resample,
     student_half_width,
+    student_interval,
     student_p_value,
+    t_statistic,
 )
 
 
@@ -33,14 +38,6 @@ class Uncertainty:
     low: Float[ndarray, " head"]
     high: Float[ndarray, " head"]
     p_value: Float[ndarray, " head"]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference of two ratios, and half the width of its 95 % interval."""
-
-    value: float
-    half_width: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,20 +86,26 @@ class RelationSums:
         """
         used = self._used
         divisor = self.divisor[used]
+        # an interval needs blocks in which the head was asked
         blocks = self._blocks_of_heads(excess)
         is_known = blocks >= MIN_BLOCKS
         if not is_known.any():
             unknown = np.full(excess.shape[1:], np.nan)
             return Uncertainty(unknown, unknown, unknown)
+        # Student's interval for all heads, as it costs little
         lift = ratio(excess[used].sum(0), divisor.sum(0))
         error = self._error(excess)
         half_width = student_half_width(error, blocks)
         low = lift - half_width
         high = lift + half_width
+        # resamples for heads that may have a tag; relations with as many blocks share them
         counts = divisor[:, 0] if divisor.shape[1] == 1 else divisor[:, bounded]
-        resamples = self._resamples(len(divisor))
-        low[bounded], high[bounded] = interval(excess[used][:, bounded], counts, resamples)
-        t = _t_statistic(sign * lift, error)
+        if len(divisor) not in self.draws:
+            rng = np.random.default_rng([self.seed, len(divisor)])
+            self.draws[len(divisor)] = resample(len(divisor), rng)
+        draws = self.draws[len(divisor)]
+        low[bounded], high[bounded] = interval(excess[used][:, bounded], counts, draws)
+        t = t_statistic(sign * lift, error)
         p_value = student_p_value(t, blocks)
         return Uncertainty(
             low=np.where(is_known, low, np.nan),
@@ -132,22 +135,7 @@ class RelationSums:
     def _error(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
         """The standard error of Σ sums / Σ divisor over blocks."""
         used = self._used
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return ratio_error(sums[used], self.divisor[used])
-
-    def _resamples(self, blocks: int) -> Float[ndarray, "resample used"]:
-        if blocks not in self.draws:
-            rng = np.random.default_rng([self.seed, blocks])
-            self.draws[blocks] = resample(blocks, rng)
-        return self.draws[blocks]
-
-
-def _t_statistic(
-    lift: Float[ndarray, " head"], error: Float[ndarray, " head"]
-) -> Float[ndarray, " head"]:
-    """The lift in standard errors; 0 for a head without lift, whose error may be 0 too."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(lift == 0, 0.0, lift / error)
+        return ratio_error(sums[used], self.divisor[used])
 
 
 class TallySums:
@@ -165,6 +153,7 @@ class TallySums:
         index = self._place.get(name)
         if index is None:
             return None
+        # attention is divided by queries, which heads share; an effect by each head's weights
         hits = self._by_head(self.tally.hits, index)
         queries = self.tally.queries[:, index, None]
         divisor = hits if isinstance(relation, Effect) else queries
@@ -185,35 +174,16 @@ class TallySums:
         return rearrange(sums[:, index], "block layer head -> block (layer head)")
 
 
-def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Difference:
-    """A head's lift for one relation less that for another.
+def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Interval:
+    """The interval of a head's lift for one relation less that for another.
 
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
     interval of a difference of ratios, linearised; Cochran 1977, 6.19).
     """
+    lifts, influences = [], []
+    for sums in (first, second):
+        excess = sums.excess[:, [head]]
+        lifts.append(ratio(excess.sum(0), sums.divisor.sum(0)))
+        influences.append(ratio_influence(excess, sums.divisor))
     is_used = (first.divisor[:, 0] > 0) | (second.divisor[:, 0] > 0)
-    blocks = int(is_used.sum())
-    influence = _lift_influence(first, head) - _lift_influence(second, head)
-    error = influence_error(influence, blocks)
-    return Difference(
-        value=float(_lift(first, head) - _lift(second, head)),
-        half_width=float(student_half_width(error, blocks)),
-    )
-
-
-def _lift(sums: RelationSums, head: int) -> float:
-    excess = sums.excess[:, head]
-    return float(excess.sum() / sums.divisor.sum())
-
-
-def _lift_influence(sums: RelationSums, head: int) -> Float[ndarray, " block"]:
-    excess = sums.excess[:, head]
-    return ratio_influence(excess, sums.divisor[:, 0], _lift(sums, head))
-
-
-def ratio(
-    sums: Float[ndarray, " head"], count: Float[ndarray, " _"] | float
-) -> Float[ndarray, " head"]:
-    """Sums for each of a count; NaN if nothing was counted."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(count == 0, np.nan, sums / count)
+    return student_interval(lifts[0] - lifts[1], influences[0] - influences[1], int(is_used.sum()))

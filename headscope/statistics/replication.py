@@ -24,11 +24,10 @@ from headscope.statistics.conditions import (
     MAX_Q,
     MIN_HARD,
     Q_VALUE,
-    Condition,
     Numbers,
     has_no_interval,
 )
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95
 
 NOISE = 1.5
 """Standard errors of another text in units of those over the blocks of this text."""
@@ -43,16 +42,34 @@ def replicates(table: pd.DataFrame) -> Float[ndarray, " row"]:
     surrogate was fitted for, it is that of the other conditions.
 
     Args:
-        table: of `with_thresholds`.
+        table: rows with thresholds.
     """
     numbers = Numbers(table)
-    by_condition = [_counts_again(numbers["n"], MIN_QUERIES), _is_significant_again(numbers)]
+    by_condition = [_counts_again(numbers["n"], MIN_QUERIES)]
+
+    # q is below its bound again, by the normal deviation that has q as its p value
+    q_value = np.nan_to_num(numbers["q_value"], nan=1.0).clip(1e-300, 1 - 1e-12)
+    distance = ndtri(MAX_Q) - ndtri(q_value)
+    by_condition.append(passes_again(distance, np.ones_like(distance)))
+
+    # every other condition by its margin; what does not apply holds for certain
     for condition in CONDITIONS:
-        if condition.margin is not None and condition.name != Q_VALUE:
-            by_condition.append(_holds_again(condition, numbers))
+        if condition.margin is None or condition.name == Q_VALUE:
+            continue
+        margin = condition.margin(numbers)
+        error = (margin.high - margin.low) / (2 * Z_95)
+        distance = margin.low if condition.tests_low else margin.value
+        probability = passes_again(distance, error)
+        if condition.applies is not None:
+            probability = np.where(condition.applies(numbers), probability, 1.0)
+        by_condition.append(probability)
+
+    # hard queries are counted too
     has_hard = numbers.has("hard_n") & numbers.has("beat_baseline_by")
     enough_hard = _counts_again(numbers["hard_n"], MIN_HARD)
     by_condition.append(np.where(has_hard, enough_hard, 1.0))
+
+    # conditions fail together: between the weakest and the product
     probabilities = np.stack(by_condition)
     weakest = probabilities.min(axis=0)
     product = probabilities.prod(axis=0)
@@ -79,24 +96,6 @@ def passes_again(
     return np.where(has_both, ndtr(scaled), is_above)
 
 
-def _holds_again(condition: Condition, numbers: Numbers) -> Float[ndarray, " row"]:
-    assert condition.margin is not None
-    margin = condition.margin(numbers)
-    error = (margin.high - margin.low) / (2 * Z_95)
-    distance = margin.low if condition.tests_low else margin.value
-    probability = passes_again(distance, error)
-    if condition.applies is None:
-        return probability
-    return np.where(condition.applies(numbers), probability, 1.0)
-
-
 def _counts_again(count: Float[ndarray, " row"], fewest: int) -> Float[ndarray, " row"]:
     """Probability that another text has enough queries, whose number varies as Poisson's."""
     return passes_again(count - fewest, np.sqrt(count))
-
-
-def _is_significant_again(numbers: Numbers) -> Float[ndarray, " row"]:
-    """Probability that q is below its bound again, by the deviation that has q as its p value."""
-    q_value = np.nan_to_num(numbers["q_value"], nan=1.0).clip(1e-300, 1 - 1e-12)
-    distance = ndtri(MAX_Q) - ndtri(q_value)
-    return passes_again(distance, np.ones_like(distance))

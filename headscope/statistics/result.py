@@ -15,6 +15,7 @@ from headscope.measure.example import Example, Picture
 from headscope.measure.tally import Tally
 from headscope.relations.relation import Threshold
 from headscope.statistics.columns import PRELIMINARY
+from headscope.statistics.tags import with_thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,14 @@ class Result:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", by_name(self.heads))
+
+    @property
+    def evidence_with_thresholds(self) -> pd.DataFrame:
+        """The evidence with each relation's thresholds, by which it is judged and put into words.
+
+        Made anew each time, as the rows of a large model take as much memory again.
+        """
+        return with_thresholds(self.evidence, self.thresholds)
 
     @property
     def name(self) -> str:

@@ -19,24 +19,23 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
-from torch import Tensor
+from torch import Tensor, nn
 
+from headscope.measure.sparse import summing_matrix
 from headscope.measure.surrogate_rows import Cells, SurrogateRequest, SurrogateRows
 from headscope.progress import OnProgress, silent
 from headscope.relations.hard_queries import least_attention
 from headscope.relations.relation import Relation
 from headscope.statistics.conditions import FEWEST_WRONG
-from headscope.statistics.intervals import (
-    Interval,
-    block_interval,
-    ratio_influence,
-    widest,
-    wilson_interval,
-)
-from headscope.statistics.surrogate_model import fit, predict
+from headscope.statistics.ratio import rate_interval, ratio_influence
 
 HEADS_AT_ONCE = 64
 """Heads that are fitted together, which bounds memory."""
+ROUNDS = 6
+"""Number of rounds; each scales the weights of every view once, and then the rows to sum to 1."""
+PRIOR = 0.5
+"""Attention, in rows, that is added to both sums of a class, that of the head and that of the
+surrogate, so that the weight of a rare class stays near 1."""
 
 
 @dataclass(frozen=True)
@@ -304,21 +303,93 @@ class _Surrogates:
             return score
         head_is_right = judged.preferred_by(self.rows.attention[slot])[~is_right]
         beyond = np.array([head_is_right.mean()])
-        interval = _share_interval(beyond, head_is_right, self.rows.block[queries[~is_right]])
+        # queries of a block of documents resemble each other
+        block = self.rows.block[queries[~is_right]]
+        hits_of_block = np.bincount(block, head_is_right)[:, None]
+        queries_of_block = np.bincount(block)[:, None]
+        interval = rate_interval(
+            beyond,
+            ratio_influence(hits_of_block, queries_of_block),
+            queries=float(wrong),
+            items=int((queries_of_block > 0).sum()),
+        )
         return replace(
             score, beyond=float(beyond[0]), low=float(interval.low[0]), high=float(interval.high[0])
         )
 
 
-def _share_interval(
-    share: Float[ndarray, 1], is_hit: Bool[ndarray, " query"], block: Int[ndarray, " query"]
-) -> Interval:
-    hits = np.bincount(block, is_hit)
-    queries = np.bincount(block).astype(float)
-    influence = ratio_influence(hits[:, None], queries[:, None], share)
-    blocks = int((queries > 0).sum())
-    interval = widest(
-        wilson_interval(share, float(len(is_hit))),
-        block_interval(share, influence, blocks),
-    )
-    return Interval(interval.low.clip(0), interval.high.clip(None, 1))
+def fit(
+    views: Sequence[Int[ndarray, " cell"]],
+    sizes: Int[ndarray, " row"],
+    attention: Float[Tensor, "cell head"],
+) -> list[Float[Tensor, "class head"]]:
+    """Logits of surrogates, for each view those of its classes.
+
+    Args:
+        views: the class of each cell, by view.
+        sizes: the cells of each row; rows follow one another.
+        attention: of the heads; a row that sums to less than 1 has a learned sink.
+    """
+    heads = attention.shape[1]
+    if not len(sizes):
+        return [attention.new_zeros(0, heads)] * len(views)
+    row, row_sums = _grouped(_row_of_cell(sizes))
+    # a learned sink takes part of a row: what is left of it sums to 1
+    attended = (row_sums @ attention)[row]
+    attention = attention / attended.where(attended > 0, 1)
+    # each class shall have as much attention of the surrogate as of the head
+    groups = [_grouped(view) for view in views]
+    goals = [sums @ attention + PRIOR for _, sums in groups]
+    logits = [torch.zeros_like(goal) for goal in goals]
+    # from even attention, each view in turn, and rows to 1 after each round
+    surrogate = torch.ones_like(attention)
+    surrogate /= (row_sums @ surrogate)[row]
+    tiny = torch.finfo(surrogate.dtype).tiny
+    for _ in range(ROUNDS):
+        for (cell_class, sums), logit, goal in zip(groups, logits, goals, strict=True):
+            reached = sums @ surrogate + PRIOR
+            step = goal / reached
+            logit += step.log()
+            surrogate *= step.index_select(0, cell_class)
+        total = (row_sums @ surrogate).clamp_min(tiny)
+        surrogate *= (1 / total).index_select(0, row)
+    return logits
+
+
+def predict(
+    logits: Sequence[Float[Tensor, "class head"]],
+    views: Sequence[Int[ndarray, " cell"]],
+    sizes: Int[ndarray, " row"],
+) -> Float[Tensor, "cell head"]:
+    """The rows of surrogates, each summing to 1; classes that were not fitted have logit 0."""
+    heads = logits[0].shape[1]
+    cells = torch.zeros(len(views[0]), heads)
+    for logit, view in zip(logits, views, strict=True):
+        classes = int(view.max()) + 1
+        unknown = max(0, classes - len(logit))
+        known = nn.functional.pad(logit, (0, 0, 0, unknown))
+        cell_class = torch.from_numpy(view).int()
+        cells += known.index_select(0, cell_class)
+    # a softmax of each row; less its largest, so that nothing overflows
+    row, row_sums = _grouped(_row_of_cell(sizes))
+    lengths = torch.from_numpy(sizes)
+    largest = torch.segment_reduce(cells, "max", lengths=lengths, axis=0)
+    largest_of_row = largest.index_select(0, row)
+    strength = (cells - largest_of_row).exp()
+    total = row_sums @ strength
+    return strength / total.index_select(0, row)
+
+
+def _row_of_cell(sizes: Int[ndarray, " row"]) -> Int[ndarray, " cell"]:
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _grouped(
+    group: Int[ndarray, " cell"],
+) -> tuple[Int[Tensor, " cell"], Float[Tensor, "group cell"]]:
+    """The group of each cell, and the matrix that adds up the cells of each group."""
+    cells = np.arange(len(group))
+    groups = int(group.max()) + 1
+    weights = np.ones(len(cells))
+    matrix = summing_matrix(group, cells, weights, (groups, len(cells)))
+    return torch.from_numpy(group).int(), matrix

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
 from headscope.relations import head_types
-from headscope.relations.relation import Threshold
 from headscope.statistics.conditions import failures
-from headscope.statistics.tags import with_thresholds
 
 LOWER, HIGHER = 0.9, 1.1
 
@@ -24,13 +21,15 @@ class TagCounts:
     higher: int
 
 
-def tag_counts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> dict[str, TagCounts]:
+def tag_counts(table: pd.DataFrame) -> dict[str, TagCounts]:
     """The tags of functional types, and those of attention sinks, by what they are called.
 
     Sinks are counted separately, because they are many. Kinds without a tag at the lower
     thresholds are left out.
+
+    Args:
+        table: evidence with its thresholds.
     """
-    table = with_thresholds(evidence, thresholds)
     sink_types = [kind.name for kind in head_types().values() if not kind.functional]
     of_sinks = table["type"].isin(sink_types)
     counts = {}
@@ -49,9 +48,7 @@ def tag_counts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> d
 
 
 def _tags_at(table: pd.DataFrame, factor: float) -> int:
-    """Heads with a tag of each type, summed over types, if thresholds are multiplied by a
-    factor.
-    """
+    """Heads with a tag of each type, summed over types, by thresholds times a factor."""
     varied = table.assign(threshold=table["threshold"] * factor)
     tagged = varied[~failures(varied).any(axis=1)]
     return len(tagged.drop_duplicates(["type", "layer", "head"]))

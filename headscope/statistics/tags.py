@@ -67,7 +67,7 @@ def is_sink(relation: pd.Series) -> pd.Series:
 
 
 def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
-    """The evidence with each relation's thresholds, and its full name as `id`.
+    """The evidence with each relation's thresholds and meaning, and its full name as `id`.
 
     Numbers of effects count upwards in the direction that each of them asks for.
     """
@@ -86,11 +86,15 @@ def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold])
         values = [getattr(limits, name, unknown) for limits in known]
         return np.asarray(np.array(values, kind)[row])
 
+    # a relation that the run has no thresholds of has NaN
     for name in _THRESHOLDS:
         table[name] = of_threshold(name, float)
     for name in ("taggable", "broad"):
         table[name] = of_threshold(name, bool, unknown=True)
-    table["paired_relation"] = of_threshold("paired_relation", object)
+    for name in ("paired_relation", "meaning"):
+        table[name] = of_threshold(name, object)
+
+    # numbers of the paired relation at the same head, NaN if it was not measured
     number_of = {name: number for number, name in enumerate(ids)}
     paired = [getattr(limits, "paired_relation", None) for limits in known]
     paired_numbers = [number_of.get(name, -1) for name in paired]
@@ -98,9 +102,19 @@ def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold])
     for name, column in _PAIRED.items():
         numbers = table[column].to_numpy(float)
         table[name] = np.where(paired_rows < 0, np.nan, numbers[paired_rows])
-    if (table["sign"] < 0).any():
-        return _upward(table)
-    return table
+
+    # effects that lower logits count upwards: their numbers are turned round, and their ends
+    down = table["sign"] < 0
+    if not down.any():
+        return table
+    upward = table.copy()
+    for name in ("lift", "second_lift", "moved"):
+        upward[name] = table[name].where(~down, -table[name])
+    for prefix in ("ci", "second", "moved"):
+        low, high = table[f"{prefix}_low"], table[f"{prefix}_high"]
+        upward[f"{prefix}_low"] = low.where(~down, -high)
+        upward[f"{prefix}_high"] = high.where(~down, -low)
+    return upward
 
 
 def _same_heads(
@@ -120,32 +134,16 @@ def _same_heads(
     return np.asarray(row_of[paired, head_number])
 
 
-def _upward(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the numbers of effects turned round where heads are to lower tokens."""
-    down = table["sign"] < 0
-    upward = table.copy()
-    for name in ("lift", "second_lift", "moved"):
-        value = table[name]
-        upward[name] = value.where(~down, -value)
-    for prefix in ("ci", "second", "moved"):
-        low = table[f"{prefix}_low"]
-        high = table[f"{prefix}_high"]
-        upward[f"{prefix}_low"] = low.where(~down, -high)
-        upward[f"{prefix}_high"] = high.where(~down, -low)
-    return upward
-
-
-def verdicts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.Series:
-    """The `verdict` column.
+def verdicts(table: pd.DataFrame) -> pd.Series:
+    """The `verdict` column of evidence with its thresholds.
 
     `tagged` if every condition holds; `not identifiable` if there are too few blocks of documents
     for an interval, or if all hold but those that the text cannot decide, as it has too few queries
     where the baseline or the surrogate is wrong; `inconclusive` if the interval of every failed
     condition includes its threshold; else `no`.
     """
-    if evidence.empty:
+    if table.empty:
         return pd.Series([], dtype=object)
-    table = with_thresholds(evidence, thresholds)
     failed = failures(table)
     is_rejected = decided_failures(table, failed).any(axis=1)
     numbers = Numbers(table)
@@ -158,7 +156,7 @@ def verdicts(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.
 
 
 def is_undecided(table: pd.DataFrame) -> pd.Series:
-    """Rows of `with_thresholds` that are `not identifiable` and might have a tag on other text.
+    """Rows with thresholds that are `not identifiable` and might have a tag on other text.
 
     A relation without an interval is `not identifiable` for every head. Here it counts only for
     heads of which every condition holds that needs neither an interval nor hard queries.
@@ -172,20 +170,19 @@ def is_undecided(table: pd.DataFrame) -> pd.Series:
     return is_unidentifiable & (is_near | has_interval)
 
 
-def head_table(
-    evidence: pd.DataFrame,
-    thresholds: Mapping[str, Threshold],
-    profile: pd.DataFrame,
-    kv_group_size: int,
-) -> pd.DataFrame:
+def head_table(table: pd.DataFrame, profile: pd.DataFrame, kv_group_size: int) -> pd.DataFrame:
     """A row per head: its tags, the strongest with its numbers, its profile and the reason.
 
     `primary` is the tag with the largest lift, except that tags that say only what kind of key
     gets the attention come after those that say which, and attention sinks last. A head without a
     tag is one of `NO_TYPE`, and its numbers are those of a relation that the text cannot decide,
     or else of that which came closest.
+
+    Args:
+        table: evidence with its thresholds.
+        profile: a row per head, of `headscope.measure.profile.describe`.
+        kv_group_size: heads that share keys and values.
     """
-    table = with_thresholds(evidence, thresholds)
     ordered = table.loc[evidence_order(table)]
     best = closest_rows(table)
     ordered_tags = ordered[ordered["tagged"].astype(bool)]
@@ -194,7 +191,7 @@ def head_table(
     heads = best[[*_HEAD, "relation", "mass", *_NUMBERS, REPLICATES]].assign(
         primary=best["type"].where(is_tagged, UNCLASSIFIED),
         tags=types_of_heads(best, tags_by_type),
-        reason=reasons(best, thresholds),
+        reason=reasons(best),
         kv_group=best["head"] // kv_group_size,
         # until effects are weighed
         direct_effects="",
@@ -202,11 +199,11 @@ def head_table(
     )
     heads = with_cautions(heads, ordered_tags)
     heads = heads.merge(profile, on=_HEAD)[HEAD_COLUMNS]
-    return with_no_type(heads, evidence, thresholds)
+    return with_no_type(heads, table)
 
 
 def closest_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The first row of each head of `with_thresholds` in the order of `evidence_order`."""
+    """The first row of each head, of rows with thresholds in the order of `evidence_order`."""
     ordered = table.loc[evidence_order(table)]
     return ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
 
@@ -218,15 +215,12 @@ def with_replicates(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return heads.assign(**{REPLICATES: closest.reindex(places).to_numpy()})
 
 
-def with_no_type(
-    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
-) -> pd.DataFrame:
+def with_no_type(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The heads, with one of two words as the `primary` of those without a tag.
 
     `not identifiable` if the head would have a tag that the text cannot decide; see `is_undecided`.
     Else `unclassified`.
     """
-    table = with_thresholds(evidence, thresholds)
     open_rows = table.loc[is_undecided(table), _HEAD]
     undecided = set(open_rows.itertuples(index=False, name=None))
     words = []
@@ -237,39 +231,40 @@ def with_no_type(
     return heads.assign(primary=primary.astype(object))
 
 
-def countable_types(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
-    """The types that a head could have earned here, in the order of the evidence.
+def countable_types(table: pd.DataFrame) -> list[str]:
+    """The types that a head could have earned here, in the order of the rows with thresholds.
 
     Those with enough queries and blocks for at least one relation that gives a tag, and with enough
     hard queries where it asks for them. A count of heads of another type would be 0 without
     anything having been measured.
     """
-    if evidence.empty:
+    if table.empty:
         return []
-    table = with_thresholds(evidence, thresholds)
     types = table.loc[is_decidable(table), "type"]
     return [str(name) for name in types.unique()]
 
 
-def decidable_relations(
-    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
-) -> dict[str, int]:
-    """Number of `relations` that a text can decide for some head, `of` those that give tags."""
-    table = with_thresholds(evidence, thresholds)
+def decidable_relations(table: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> dict[str, int]:
+    """Number of `relations` that a text can decide for some head, `of` those that give tags.
+
+    Args:
+        table: rows with thresholds.
+        thresholds: of all relations of the run, also of those that have no row.
+    """
     decidable = table.loc[is_decidable(table), "id"]
     taggable = sum(limits.taggable for limits in thresholds.values())
     return {"relations": int(decidable.nunique()), "of": taggable}
 
 
 def is_decidable(table: pd.DataFrame) -> pd.Series:
-    """Rows of `with_thresholds` with queries, blocks and hard queries enough for a tag."""
+    """Rows with thresholds that have queries, blocks and hard queries enough for a tag."""
     has_interval = table["ci_low"].notna()
     has_queries = ~failures(table)[QUERIES]
     return has_interval & has_queries & ~is_open(Numbers(table))
 
 
-def reasons(table: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
-    """For each row of `with_thresholds` a sentence: what the head does with which numbers, and for
+def reasons(table: pd.DataFrame) -> list[str]:
+    """For each row with thresholds a sentence: what the head does with which numbers, and for
     a near miss what failed.
     """
     numbers = Numbers(table)
@@ -281,15 +276,14 @@ def reasons(table: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[st
             failing[i].append(condition.message(rows[i], margins, i))
     sentences = []
     for row, messages in zip(rows, failing, strict=True):
-        meaning = thresholds[row["id"]].meaning
-        sentences.append(_reason(row, meaning, messages))
+        sentences.append(_reason(row, messages))
     return sentences
 
 
-def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
+def _reason(row: Row, failing: Sequence[str]) -> str:
     name = row["id"]
     verdict = row["verdict"]
-    mass = f"{row['mass']:.2f} of its attention on {meaning}"
+    mass = f"{row['mass']:.2f} of its attention on {row['meaning']}"
     control = f"control {row['control']:.2f}"
     lift = f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
     numbers = f"{mass} ({control}, {lift}, q {row['q_value']:.1g}, n {row['n']})"
@@ -307,19 +301,21 @@ def _reason(row: Row, meaning: str, failing: Sequence[str]) -> str:
     return f"closest to {name}: {numbers}; {fails}: {conditions}"
 
 
-def tags_in_order(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
-    """The rows of the evidence with tags, in the order of `evidence_order`."""
-    table = with_thresholds(evidence[evidence["tagged"].astype(bool)], thresholds)
-    return table.loc[evidence_order(table)]
+def tags_in_order(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows with tags, of rows with thresholds in the order of `evidence_order`."""
+    tags = table[table["tagged"].astype(bool)]
+    return tags.loc[evidence_order(tags)]
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:
-    """The rows of `with_thresholds`: tags first, the vaguest last of them, then what came
+    """The order of rows with thresholds: tags first, the vaguest last of them, then what came
     closest.
     """
     is_tagged = table["tagged"].astype(bool)
+    # what the text cannot decide for any head is no nearer to a tag than a rejection
     is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)
     verdict_rank = table["verdict"].map(_RANKS).where(~is_tagged, 0)
+    # a sink is not a function, and a broad relation says less than others
     vagueness = np.select(
         [~is_tagged, is_sink(table["id"]), table["broad"]],
         [0, 2, 1],

@@ -7,56 +7,52 @@ the sink is below the threshold.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from math import isnan
 
 import pandas as pd
 
-from headscope.relations.relation import PARTIAL_SINK, SINK, Threshold
-from headscope.statistics.conditions import Row, rival, undecided_in_words
+from headscope.relations.relation import PARTIAL_SINK, SINK
+from headscope.statistics.conditions import rival, undecided_in_words
 from headscope.statistics.head_lists import has_any_tag
-from headscope.statistics.tags import UNIDENTIFIABLE, is_undecided, with_thresholds
+from headscope.statistics.tags import UNIDENTIFIABLE, is_undecided
 from headscope.statistics.wording import baseline_in_words
 
 _DEPENDENCY = re.compile(r"(?P<label>.+):(?P<way>head>dep|dep>head)$")
 _HEAD = ["layer", "head"]
 
 
-def undecided(
-    heads: pd.DataFrame, evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
-) -> pd.DataFrame:
+def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The heads that are `not identifiable`, with the relation that the text cannot decide.
+
+    Args:
+        heads: a row per head, by name.
+        table: evidence with its thresholds.
 
     Returns:
         A row per such head by its name, in the order of the heads: the evidence of the relation
         with the largest lift of those, in `description` what it cannot be told from, in `why` what
         the text lacks, and in `hard_queries` the number of hard queries.
     """
-    if not (evidence["verdict"] == UNIDENTIFIABLE).any():
+    if not (table["verdict"] == UNIDENTIFIABLE).any():
         no_heads = heads.head(0)[_HEAD]
         return no_heads.assign(description="", why="", hard_queries="")
-    table = with_thresholds(evidence, thresholds)
+    # of each head the relation with the largest lift
     candidates = table[is_undecided(table)]
     candidates = candidates.sort_values("lift", ascending=False, kind="stable")
     candidates = candidates.drop_duplicates(_HEAD).set_index(_HEAD)
+    # a head with a tag is decided, whatever else is open
     undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, _HEAD]
     rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
     descriptions, lacking, counts = [], [], []
     for row in rows.to_dict("records"):
         descriptions.append(alternatives(row["relation"], rival(row)))
         lacking.append(undecided_in_words(row))
-        counts.append(_hard_queries(row))
+        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:.0f}")
     return rows.assign(
         description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),
         hard_queries=pd.Series(counts, rows.index, dtype=object),
     )
-
-
-def _hard_queries(row: Row) -> str:
-    if isnan(row["ci_low"]):
-        return "too few documents"
-    return f"{row['hard_n']:.0f}"
 
 
 def alternatives(relation: str, rival: str) -> str:
@@ -85,26 +81,16 @@ def _relation(name: str) -> str:
     return f"head → its {label}"
 
 
-def partial_sinks(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
+def partial_sinks(table: pd.DataFrame) -> pd.DataFrame:
     """Heads without a tag of a sink, and the attention sink below its threshold with the largest
     mass.
 
     Returns:
-        A row of the evidence per such head, with `threshold`, and the place in words as
+        A row of the evidence with its thresholds per such head, and the place in words as
         `description`.
     """
-    sinks = evidence[evidence["type"] == SINK]
-    ids = sinks["type"] + "/" + sinks["relation"]
-    threshold_of: dict[str, float] = {}
-    description_of: dict[str, str] = {}
-    for name, limits in thresholds.items():
-        description, _, _ = limits.meaning.partition(",")
-        threshold_of[name] = limits.threshold
-        description_of[name] = description
-    sinks = sinks.assign(
-        threshold=ids.map(threshold_of).astype(float),
-        description=ids.map(description_of),
-    )
+    sinks = table[table["type"] == SINK]
+    sinks = sinks.assign(description=[meaning.partition(",")[0] for meaning in sinks["meaning"]])
     is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
     rows = sinks[~has_any_tag(sinks) & is_large]
     rows = rows.sort_values("mass", ascending=False, kind="stable")

@@ -99,10 +99,12 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
     >>> one.text[-31:], one.right, one.of_person
     ('The subject that Ruth learns is', 'biology', 'art')
     """
+    # the number decides what is asked for, so that each combination comes equally often
     domain = DOMAINS[number % len(DOMAINS)]
     target = number % 2
     entity = number // 2 % ENTITIES
     first_of_target = (target + number // (2 * ENTITIES)) % 2
+    # people, values and forms are drawn without repetition
     names = rng.permutation([*WOMEN, *MEN])[:ENTITIES].tolist()
     all_values = rng.permutation(domain.values.split())
     values = all_values[: 2 * ENTITIES].reshape(2, ENTITIES).tolist()
@@ -119,6 +121,7 @@ def facts(rng: np.random.Generator, number: int) -> Facts:
             pronoun="She" if name in WOMEN else "He",
         )
         sentences.append(sentence)
+    # the value of the other property and those of other people are the distractors
     question = domain.questions[target].format(names[entity])
     of_property = values[target]
     of_other = values[1 - target]
@@ -155,6 +158,7 @@ def _question_document(
 ) -> Document:
     """A question and its answer, with an arrow of each kind from the question's last word."""
     text = f"{question} {answer}."
+    # words with parts of speech, for baselines
     words: list[Word] = []
     sentence = 0
     for match in _WORD.finditer(text):
@@ -163,6 +167,7 @@ def _question_document(
         words.append(Word(form, match.start(), match.end(), sentence, form, upos))
         if form == ".":
             sentence += 1
+    # arrows from the last word of the question
     of_question = [word for word in words if word.end <= len(question)]
     query = of_question[-1].start
     starts = {word.form: word.start for word in of_question[:-1]}

@@ -5,7 +5,7 @@ Prompts are clean, with shuffled answers, or zero-shot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,8 +27,6 @@ Pair = tuple[str, str]
 COLUMNS = ["task", "question", "answer"]
 QUESTION, ANSWER, END = "Q: ", "\nA:", "\n\n"
 CLEAN, SHUFFLED, ZERO_SHOT = "clean", "shuffled", "zero-shot"
-PARTS = 2
-"""Parts of a task's words: one for mean outputs, one for their effects."""
 TRIES = 200
 
 
@@ -51,17 +49,18 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """
     table = read_csv(path, CorpusError, f"a table {','.join(COLUMNS)}")
     table.check_columns(COLUMNS)
-    pairs_by_task: dict[str, list[Pair]] = {}
+    answers_by_task: dict[str, dict[str, str]] = {}
     invalid = []
     for number, row in table.rows.items():
         cells = {column: row[column].strip() for column in COLUMNS}
         empty = [column for column, cell in cells.items() if not cell]
         if empty:
             invalid.append(InvalidRow(number, f"{empty[0]} is missing"))
-        pair = cells["question"], cells["answer"]
-        pairs_by_task.setdefault(cells["task"], []).append(pair)
+        # of a question that comes again the first answer counts
+        answers = answers_by_task.setdefault(cells["task"], {})
+        answers.setdefault(cells["question"], cells["answer"])
     table.check(CorpusError, invalid)
-    return {name: _once(pairs) for name, pairs in pairs_by_task.items()}
+    return {name: tuple(answers.items()) for name, answers in answers_by_task.items()}
 
 
 def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
@@ -85,13 +84,6 @@ def chosen_tasks(names: str) -> Mapping[str, tuple[Pair, ...]]:
     return {name: shipped[name] for name in task_names}
 
 
-def _once(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    answers: dict[str, str] = {}
-    for question, answer in pairs:
-        answers.setdefault(question, answer)
-    return tuple(answers.items())
-
-
 class PromptSize(NamedTuple):
     """The number of examples and of prompts, and the seed of both."""
 
@@ -112,17 +104,17 @@ class FewShot:
 
 @dataclass(frozen=True, eq=False)
 class WordTask:
-    """A task's words as a tokenizer spells them, in parts that share no question."""
+    """A task's words as a tokenizer spells them, in halves that share no question."""
 
     name: str
-    parts: tuple[tuple[Pair, ...], ...]
+    halves: tuple[tuple[Pair, ...], tuple[Pair, ...]]
     first: Mapping[str, int]
     """The first token of each question and answer."""
 
     @property
     def answers(self) -> list[int]:
         """First tokens of its answers."""
-        return sorted({self.first[answer] for part in self.parts for _, answer in part})
+        return sorted({self.first[answer] for half in self.halves for _, answer in half})
 
     @property
     def words(self) -> list[int]:
@@ -131,15 +123,17 @@ class WordTask:
 
 
 def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: int) -> WordTask:
-    """The pairs that can be asked, in random order and equal parts.
+    """The pairs that can be asked, in random order and two halves.
 
     Left out are pairs whose answer begins as another answer of the task, or as their question.
     """
+    # the first token of each word that has one of its own
     first: dict[str, int] = {}
     for word in dict.fromkeys(word for pair in pairs for word in pair):
         token = spelling.first(word)
         if token is not None:
             first[word] = token
+    # answers with one first token cannot be told apart by it
     answers_of: dict[int, set[str]] = {}
     for _, answer in pairs:
         if answer in first:
@@ -152,25 +146,26 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
         and first[question] != first[answer]
         and len(answers_of[first[answer]]) == 1
     ]
+    # halves share no pair
     order = np.random.default_rng([seed, *name.encode()]).permutation(len(usable))
-    parts = tuple(tuple(usable[i] for i in order[part::PARTS]) for part in range(PARTS))
+    halves = tuple(usable[i] for i in order[::2]), tuple(usable[i] for i in order[1::2])
     used = {word for pair in usable for word in pair}
-    return WordTask(name, parts, {word: first[word] for word in first if word in used})
+    return WordTask(name, halves, {word: first[word] for word in first if word in used})
 
 
 def few_shot_prompts(
     task: WordTask,
-    part: int,
+    half: int,
     kind: str,
     *,
     tokenizer: TextTokenizer,
     size: PromptSize,
 ) -> list[FewShot]:
-    """Prompts of one part of a task's words; those of each kind ask the same questions."""
-    pairs = task.parts[part]
+    """Prompts of one half of a task's words; those of each kind ask the same questions."""
+    pairs = task.halves[half]
     few_shot = []
     for number, (question, answer) in enumerate(pairs[: size.prompts]):
-        rng = np.random.default_rng([size.seed, part, number])
+        rng = np.random.default_rng([size.seed, half, number])
         others = [pair for pair in pairs if pair[0] != question]
         examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
         if kind == SHUFFLED:

@@ -73,9 +73,10 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     >>> document.text[document.arrows[0].query :]
     ': Ann\n'
     """
-    parts = [context, f"\n\nQuestion: {NO_QUESTION}\nAnswer: {NO_QUESTION}\n"]
-    null_query = len(context) + parts[1].rindex(":")
-    end = sum(map(len, parts))
+    # a question without content shows where heads look whatever is asked
+    texts = [context, f"\n\nQuestion: {NO_QUESTION}\nAnswer: {NO_QUESTION}\n"]
+    null_query = len(context) + texts[1].rindex(":")
+    end = sum(map(len, texts))
     arrows: list[Arrow | None] = []
     for question in questions:
         line = f"Question: {question.text}\nAnswer:"
@@ -83,11 +84,12 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
         for kind, others in ((NEEDLE, question.others), (WORDS, question.other_words)):
             candidates = [*question.answers, *others]
             arrows.append(arrow(kind, query, question.answers, candidates))
-        parts.append(f"{line} {question.answer}\n")
-        end += len(parts[-1])
+        texts.append(f"{line} {question.answer}\n")
+        end += len(texts[-1])
+    # for which all answers are candidates alike
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
-    document = read_text(name, "".join(parts))
+    document = read_text(name, "".join(texts))
     links = tuple(link for link in arrows if link is not None)
     return replace(document, arrows=links, stimulus=HAYSTACK.name)
 

@@ -81,6 +81,7 @@ class TextWindows:
         """Documents that the windows so far are of; a long text in pieces is one."""
         self._piece_documents: dict[str, int] = {}
         self._next_document = 0
+        # files are listed before any of them is opened
         corpora = [corpus_place(corpus) for corpus in corpora]
         files = [corpus_files([corpus]) for corpus in corpora]
         self._unread_notes = _unread_notes(corpora, files)
@@ -120,6 +121,7 @@ class TextWindows:
         yield from interleave_some(streams)
 
     def _of_document(self, document: Document) -> Iterator[Window]:
+        # counted for the notes
         self._skipped_mentions += document.skipped_mentions
         self._zero_mentions += document.zero_mentions
         if document.skipped_comments:
@@ -127,6 +129,7 @@ class TextWindows:
         self.language.add(document)
         is_annotated = is_code(document) or any(w.upos or w.deprel for w in document.words)
         self._is_annotated |= is_annotated and not self._continue_window
+        # all pieces of a text have one number, as blocks are of whole documents
         number = self._number(document)
         self._next_document = max(self._next_document, number + 1)
         if self._continue_window:  # a line break at the end of a file is no part of a prompt

@@ -67,6 +67,7 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     name = list(IN_ORDER)[number % len(IN_ORDER)]
     members = IN_ORDER[name]
     size = len(members)
+    # no two neighbours, or a successor would stand in the prompt
     listed = _members_apart(rng, size, is_cyclic=name in CYCLIC)
     prompts = []
     for length, member in enumerate(listed, 1):
@@ -111,6 +112,7 @@ def indirect_objects(rng: np.random.Generator, number: int) -> list[Prompt]:
     >>> prompt.right, prompt.wrong
     (('George',), ('Ruth',))
     """
+    # names, a place and an object at random; who comes again alternates
     every_name = [*WOMEN, *MEN]
     names = [every_name[i] for i in rng.permutation(len(every_name)).tolist()]
     location = _first_form(pick(rng, PLACES))
@@ -160,16 +162,13 @@ def agreements(rng: np.random.Generator, number: int) -> list[Prompt]:
     subject = pick(rng, PEOPLE).split("/")[subject_number]
     other = pick(rng, THINGS).split("/")[other_number]
     text = f"The {subject} {pick(rng, NEAR)} the {other}"
-    singular, plural = _verb_forms(ON_THINGS)
+    # verbs like `open/opens/…`: the forms after a singular subject and after a plural one
+    forms = [entry.split("/") for entry in ON_THINGS]
+    singular = tuple(form[1] for form in forms)
+    plural = tuple(form[0] for form in forms)
     if subject_number:
         return [Prompt("agreement", text, right=plural, wrong=singular)]
     return [Prompt("agreement", text, right=singular, wrong=plural)]
-
-
-def _verb_forms(entries: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The forms after a singular subject and after a plural one, of verbs like `open/opens/…`."""
-    forms = [entry.split("/") for entry in entries]
-    return tuple(form[1] for form in forms), tuple(form[0] for form in forms)
 
 
 def draws(count: int, *, seed: int) -> Iterator[tuple[int, list[Prompt]]]:
@@ -276,6 +275,7 @@ def prompt_windows(
         sampled.update(prompt.kind for prompt in prompts)
         if not prompts:
             continue
+        # the last prompt of a draw begins with the others: one window has the questions of all
         tokens = spelling.text(prompts[-1].text)
         answered = [spelling.question(prompt, tokens) for prompt in prompts]
         questions = tuple(question for question in answered if question is not None)

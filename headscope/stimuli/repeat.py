@@ -41,6 +41,11 @@ def repeat_windows(
         copied = rng.choice(vocabulary, size=n, replace=False)
         tokens = np.concatenate([[tokenizer.bos], copied, copied])
         strings = tuple(tokenizer.spell(tokens.tolist()))
+        # other tokens of the vocabulary are drawn beside the copies, which stay what they are
+        other_rng = np.random.default_rng([seed, i])
+        candidate_count = min(len(vocabulary), OUTSIDE + len(copied))
+        candidates = other_rng.choice(vocabulary, size=candidate_count, replace=False)
+        outside = candidates[~np.isin(candidates, copied)][:OUTSIDE]
         window = Window(
             f"repeat#{i}",
             tokens,
@@ -48,20 +53,10 @@ def repeat_windows(
             copy_length=n,
             stimulus=REPEAT.name,
             document=i,
-            outside=_outside(vocabulary, copied, np.random.default_rng([seed, i])),
+            outside=outside,
         )
         windows.append(frame.close(window))
     return windows
-
-
-def _outside(
-    vocabulary: Int[ndarray, " token"], inside: Int[ndarray, " inside"], rng: np.random.Generator
-) -> Int[ndarray, " outside"]:
-    """Some of the vocabulary's other tokens; drawn beside the copies, which stay what they are."""
-    candidates = rng.choice(
-        vocabulary, size=min(len(vocabulary), OUTSIDE + len(inside)), replace=False
-    )
-    return candidates[~np.isin(candidates, inside)][:OUTSIDE]
 
 
 def _build(config: StimulusConfig) -> list[Window]:

@@ -109,6 +109,7 @@ def cut_document(
 ) -> Iterator[Window]:
     """The windows of one document, closed as the tokenizer's model expects."""
     frame, template = tokenizer.frame, tokenizer.template
+    # a chat template and closing tokens take room of each window
     around = frame.closing_tokens + (0 if template is None else len(template))
     if template is not None and max_length - around < LEAST_TEXT:
         raise ModelError(

@@ -160,29 +160,21 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
     if isinstance(source, Task):
         return source
     if isinstance(source, str | Path):
-        if Path(source).suffix.lower() in SUFFIXES:
-            return _checked_task(Path(source).stem, _table_of_file(Path(source)))
-        return _shipped_task(str(source), seed)
+        path = Path(source)
+        suffix = path.suffix.lower()
+        if suffix in SUFFIXES:
+            read = csv_table if suffix == ".csv" else jsonl_table
+            content = given_file(path, "a task as .csv or .jsonl")
+            return _checked_task(path.stem, read(content, str(path), CorpusError))
+        # any other text is the name of a task that ships, whose rows are sound
+        name = str(source)
+        check_choice("task", name, [*shipped_names(), "a .csv or .jsonl file"])
+        rows = shipped_rows(name, seed=seed)
+        columns = _further_columns(rows)
+        return Task(name, tuple(_task_row(row, columns) for row in rows))
     if isinstance(source, pd.DataFrame):
         return _checked_task("task", table_of_frame(source, "task", CorpusError))
     return _checked_task("task", UserTable("task", (), dict(enumerate(source)), ()))
-
-
-def _shipped_task(name: str, seed: int) -> Task:
-    names = shipped_names()
-    check_choice("task", name, [*names, "a .csv or .jsonl file"])
-    rows = shipped_rows(name, seed=seed)
-    return Task(name, tuple(_task_row(row, _further_columns(rows)) for row in rows))
-
-
-def _table_of_file(path: Path) -> UserTable:
-    """The rows of a file as they are written.
-
-    Raises:
-        HeadscopeError: the file cannot be read.
-    """
-    read = csv_table if path.suffix.lower() == ".csv" else jsonl_table
-    return read(given_file(path, "a task as .csv or .jsonl"), str(path), CorpusError)
 
 
 def _checked_task(name: str, table: UserTable) -> Task:

@@ -62,10 +62,12 @@ def with_arrows(document: Document, topic: str) -> Document:
     of the nouns that are most similar to it in frequency.
     """
     counts = _noun_counts(document)
+    # nouns as frequent as the topic, so that frequency alone does not give it away
     others = sorted(
         counts.keys() - {topic}, key=lambda lemma: (abs(log(counts[lemma] / counts[topic])), lemma)
     )
     similar = {*others[:CANDIDATES]}
+    # read from the left: each content word may look at what came before it
     arrows: list[Arrow | None] = []
     right, candidates, so_far = list[int](), list[int](), Counter[str]()
     last: dict[str, int] = {}

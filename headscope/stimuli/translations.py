@@ -75,6 +75,7 @@ def _sentences(path: Path) -> dict[str, Sentence]:
     """
     text = read_text_file(path)
     documents = list(read_conllu(path, text))
+    # each sentence with positions from its own beginning
     sentences = []
     for document in documents:
         for number, group in groupby(document.words, lambda word: word.sentence):
@@ -88,6 +89,7 @@ def _sentences(path: Path) -> dict[str, Sentence]:
                     tuple(_depth(word, document.words) for word in words),
                 )
             )
+    # without a sent_id for each sentence they pair by number
     names = SENT_ID.findall(text)
     if len({*names}) != len(sentences):
         names = [f"{path}:{number}" for number in range(len(sentences))]
@@ -113,6 +115,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
     The Dice coefficient 2 n(a, b) / (n(a) + n(b)) compares partners; n counts the sentence pairs
     that have one or both lemmas.
     """
+    # sentence pairs with each lemma, and with both
     together = Counter[tuple[str, str]]()
     in_source = Counter[str]()
     in_target = Counter[str]()
@@ -122,6 +125,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
         in_source.update(source_lemmas)
         in_target.update(target_lemmas)
         together.update(product(source_lemmas, target_lemmas))
+    # the best partner of each lemma
     dice: dict[tuple[str, str], float] = {}
     best_of_source: dict[str, float] = {}
     best_of_target: dict[str, float] = {}
@@ -132,6 +136,7 @@ def dictionary(pairs: Iterable[SentencePair]) -> set[tuple[str, str]]:
         dice[first, second] = score
         best_of_source[first] = max(best_of_source.get(first, LEAST_DICE), score)
         best_of_target[second] = max(best_of_target.get(second, LEAST_DICE), score)
+    # entries are each other's best
     entries: set[tuple[str, str]] = set()
     for (first, second), score in dice.items():
         if score == best_of_source[first] == best_of_target[second]:
@@ -177,13 +182,21 @@ def _prompt(source: Sentence, target: Sentence, entries: set[tuple[str, str]]) -
     arrows = []
     for key, query in linked:
         word, translation = source.words[key], moved[query]
-        is_ambiguous = times_key[key] > 1 or times_query[query] > 1
-        if is_ambiguous or _are_similar(word.form, translation.form):
+        if times_key[key] > 1 or times_query[query] > 1:
             continue
+        # a cognate would be found by its letters alone
+        form, other_form = word.form.lower(), translation.form.lower()
+        shared = SequenceMatcher(None, form, other_form).find_longest_match().size
+        if shared >= min(SHARED_LETTERS, len(form)):
+            continue
+        # the word that the order of the sentence alone would give
         of_class = [i for i, other in enumerate(source.words) if other.upos == word.upos]
         position = query / len(moved) * len(source.words)
         in_order = min(of_class, key=lambda i: abs(i - position))
-        others = tuple(source.words[i].start for i in _nearest_in_depth(source, key, of_class))
+        # candidates are the words of the class that are nearest in depth in the tree
+        distance = {i: abs(source.depth[i] - source.depth[key]) for i in of_class if i != key}
+        least = min(distance.values(), default=0)
+        others = tuple(source.words[i].start for i, apart in distance.items() if apart == least)
         start = translation.start
         arrows.append(Arrow(TRANSLATION, start, (word.start,), others))
         arrows.append(Arrow(IN_ORDER, start, (source.words[in_order].start,), ()))
@@ -207,20 +220,6 @@ def _linked_words(
             if is_entry and key.upos == query.upos:
                 linked.append((i, j))
     return linked
-
-
-def _are_similar(form: str, other: str) -> bool:
-    """True if two forms share letters in a row, whatever their case."""
-    form, other = form.lower(), other.lower()
-    shared = SequenceMatcher(None, form, other).find_longest_match().size
-    return shared >= min(SHARED_LETTERS, len(form))
-
-
-def _nearest_in_depth(source: Sentence, key: int, of_class: Sequence[int]) -> list[int]:
-    """Other words of the class whose depth in the tree is nearest to that of a word."""
-    distance = {i: abs(source.depth[i] - source.depth[key]) for i in of_class if i != key}
-    least = min(distance.values(), default=0)
-    return [i for i, apart in distance.items() if apart == least]
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:

@@ -89,10 +89,12 @@ def pair_documents(lexicon: Lexicon, *, count: int, seed: int) -> list[Document]
     there are unused ones.
     """
     rng = np.random.default_rng(seed)
+    # pairs of a relation in random order, each used once before one comes again
     decks = {
         name: _shuffled([p for p in lexicon.pairs if p.relation == name], rng, count * PER_RELATION)
         for name in RELATIONS
     }
+    # unrelated words are first words of other pairs
     firsts = {
         upos: sorted({p.first for p in lexicon.pairs if p.upos == upos}) for upos in TEMPLATES
     }

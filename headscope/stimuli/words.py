@@ -38,6 +38,7 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
     tokenizer = config.tokenizer
     frame = tokenizer.frame
     longest = config.max_length - frame.closing_tokens
+    # words of at least two lengths, or the distance would give the place away
     by_length = _words_by_length(tokenizer)
     lengths = [length for length, words in by_length.items() if len(words) >= LEAST][:KINDS]
     if len(lengths) < 2:
@@ -46,6 +47,7 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
         rng = np.random.default_rng([config.seed, number])
         size = int(rng.integers(FEWEST_WORDS, MOST_WORDS + 1))
         order = rng.permutation(np.resize(lengths, size)).tolist()
+        # no word twice
         repeats: list[_SpelledWord] = []
         used: set[int] = set()
         for length in order:
@@ -53,6 +55,7 @@ def _build(config: StimulusConfig) -> Iterator[Window]:
             if word is not None:
                 repeats.append(word)
                 used.update(word)
+        # both copies must fit
         while 1 + 2 * sum(map(len, repeats)) > longest:
             repeats.pop()
         if len(repeats) > 2:
@@ -103,6 +106,7 @@ def spelled_within(words: Sequence[str], tokenizer: TextTokenizer) -> list[list[
 def _window(words: list[tuple[int, ...]], tokenizer: TextTokenizer, number: int) -> Window:
     tokens = np.array([tokenizer.bos, *(token for word in words * 2 for token in word)], np.int64)
     strings = tuple(tokenizer.spell(tokens.tolist()))
+    # the last and the first token of each word
     last = np.cumsum([len(word) for word in words * 2])
     first = last - [len(word) - 1 for word in words * 2]
     lemma = np.array(

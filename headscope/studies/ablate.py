@@ -34,8 +34,8 @@ from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import RunName, model_of, text_of, the_run
 from headscope.runs.listing import ALL_HEADS, Head, selected_heads, tagged_types
-from headscope.statistics.bootstrap import estimate
 from headscope.statistics.causes import AWAY, COMPETENT, UNTESTED, judged
+from headscope.statistics.ratio import estimate
 from headscope.statistics.result import Result
 from headscope.studies.ablate_edges import QUERIES, edge_effects, tags_of
 from headscope.studies.ablate_texts import (

@@ -32,9 +32,9 @@ from headscope.relations import head_types, relations_of
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import WindowPairs
 from headscope.runs.listing import Head
-from headscope.statistics.bootstrap import Estimate, estimate
 from headscope.statistics.causes import EDGES, UNTESTED
 from headscope.statistics.general_labels import tag_names
+from headscope.statistics.ratio import Estimate, estimate
 from headscope.statistics.tags import SINK_RELATIONS
 
 QUERIES = 48

@@ -37,7 +37,7 @@ from headscope.options import Corpus, Device, MaxTokens, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.loss_rise import rise
+from headscope.statistics.ratio import rise
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command

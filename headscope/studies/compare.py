@@ -142,7 +142,9 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
     # types and primaries as a run of these relations has them
     evidence = run.evidence[_relation_ids(run).isin(relations)]
     thresholds = {name: limits for name, limits in run.thresholds.items() if name in relations}
-    tags = tags_in_order(evidence, thresholds)
+    run = replace(run, evidence=evidence, thresholds=thresholds)
+    table = run.evidence_with_thresholds
+    tags = tags_in_order(table)
     types_of: dict[tuple[int, int], list[str]] = {}
     for tag in tags.drop_duplicates([*HEAD, "type"]).itertuples():
         types_of.setdefault((tag.layer, tag.head), []).append(tag.type)
@@ -152,8 +154,7 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
         joined.append(";".join(types))
         primary.append(types[0] if types else UNCLASSIFIED)
     heads = run.heads.assign(tags=joined, primary=primary)
-    heads = with_no_type(heads, evidence, thresholds)
-    return replace(run, evidence=evidence, thresholds=thresholds, heads=heads)
+    return replace(run, heads=with_no_type(heads, table))
 
 
 def _relation_ids(run: Result) -> pd.Series:

@@ -228,7 +228,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         """
         run = self._classified(model, tokenizer)
         # types whose heads can be counted on this text
-        types = countable_types(run.evidence, run.thresholds)
+        types = countable_types(run.evidence_with_thresholds)
         if not types:
             raise HeadscopeError(
                 f"no head of the types {', '.join(self.types)} can be counted: the text is too "

@@ -20,7 +20,6 @@ from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from pydantic import Field
-from scipy.special import stdtr
 from torch import Tensor
 
 from headscope.causal.loss import logits_of
@@ -30,9 +29,9 @@ from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.bootstrap import interval, ratio_error, resample
 from headscope.statistics.conditions import MAX_Q
 from headscope.statistics.estimates import adjusted
+from headscope.statistics.ratio import interval, ratio_error, resample, student_p_value, t_statistic
 from headscope.stimuli.few_shot import (
     CLEAN,
     SHUFFLED,
@@ -201,8 +200,8 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
     """Test if the model can do a task, and record its heads' mean outputs."""
     # words are divided, so that outputs are averaged over other prompts than those patched
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
-    if len(clean) < MIN_PROMPTS or len(task.parts[EFFECTS]) <= size.shots:
-        reason = f"too few words: {sum(map(len, task.parts))} usable pairs"
+    if len(clean) < MIN_PROMPTS or len(task.halves[EFFECTS]) <= size.shots:
+        reason = f"too few words: {sum(map(len, task.halves))} usable pairs"
         return TaskReading(task=task, verdict=reason, clean_mean={}, shuffled_mean={})
     shuffled = prompts_of(runner, task, EFFECTS, SHUFFLED, size)
     clean_answers = _answers(runner, clean)
@@ -226,10 +225,10 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
 
 
 def prompts_of(
-    runner: LastTokenRunner, task: WordTask, part: int, kind: str, size: PromptSize
+    runner: LastTokenRunner, task: WordTask, half: int, kind: str, size: PromptSize
 ) -> list[FewShot]:
-    """Prompts of one kind on one part of a task's words."""
-    return few_shot_prompts(task, part, kind, tokenizer=runner.model.tokenizer, size=size)
+    """Prompts of one kind on one half of a task's words."""
+    return few_shot_prompts(task, half, kind, tokenizer=runner.model.tokenizer, size=size)
 
 
 def task_effects(
@@ -403,9 +402,7 @@ def _lift_over(
     low, _ = interval(lift.T, np.ones(count), draws)
     mean = lift.mean(-1)
     error = ratio_error(lift.T, np.ones((count, 1)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = mean / error
-    p_values = stdtr(count - 1, -np.nan_to_num(t))
+    p_values = student_p_value(t_statistic(mean, error), count)
     return _Lift(mean=mean, low=low, p_values=p_values)
 
 

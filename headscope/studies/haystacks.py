@@ -34,8 +34,8 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import check_haystack
-from headscope.statistics.bootstrap import estimate
 from headscope.statistics.haystack_lengths import accuracies, refused_lengths
+from headscope.statistics.ratio import estimate
 from headscope.statistics.result import Result
 from headscope.stimuli.haystack import HAYSTACK, NULL
 from headscope.stimuli.stimulus import StimulusConfig

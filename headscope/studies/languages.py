@@ -28,15 +28,14 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import load, the_model
 from headscope.runs.write import check_writable, write_file
 from headscope.settings import Settings, settings_of
-from headscope.statistics.bootstrap import LEVEL, resample
 from headscope.statistics.general_labels import shown_relations
+from headscope.statistics.ratio import LEVEL, resample
 from headscope.statistics.result import Result
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     OPEN,
     UNIDENTIFIABLE,
     is_decidable,
-    with_thresholds,
 )
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
@@ -291,7 +290,7 @@ def evidence_of(runs: Mapping[str, Result]) -> pd.DataFrame:
     """
     tables = []
     for language, run in runs.items():
-        table = with_thresholds(run.evidence, run.thresholds)
+        table = run.evidence_with_thresholds
         decidable = is_decidable(table).groupby(table["id"]).transform("any")
         tables.append(table.assign(language=language, decidable=decidable))
     return pd.concat(tables, ignore_index=True)

@@ -36,8 +36,7 @@ from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.listing import tagged_types
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.write import check_absent, check_writable, writing
-from headscope.statistics.bootstrap import LEVEL, resample
-from headscope.statistics.loss_rise import RESAMPLES, rise
+from headscope.statistics.ratio import LEVEL, LOSS_RESAMPLES, resample, rise
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
 from headscope.stimuli.natural_text import readable
@@ -319,8 +318,8 @@ def over_random(
     random_nats = np.array([_nats(row) for order, row in losses.items() if order.name == RANDOM])
     tokens = next(iter(losses.values()))[0].tokens
     rng = np.random.default_rng(seed)
-    windows = resample(len(tokens), rng, times=RESAMPLES)
-    draws = resample(len(random_nats), rng, times=RESAMPLES) / len(random_nats)
+    windows = resample(len(tokens), rng, times=LOSS_RESAMPLES)
+    draws = resample(len(random_nats), rng, times=LOSS_RESAMPLES) / len(random_nats)
     # the mean over the drawn orders of the loss on the drawn windows
     random_loss = einsum(
         draws,

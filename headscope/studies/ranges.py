@@ -29,7 +29,7 @@ from headscope.options import Device, Flag, Positive, Revision, RunCorpus, Seed,
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run, text_of
 from headscope.runs.recorded_paths import name_of
-from headscope.stimuli.natural_text import TextWindows
+from headscope.stimuli.natural_text import TextWindows, readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.study_figure import Lines
@@ -106,6 +106,8 @@ def ranges(
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         RunError: the run has no model, or its weights have changed.
     """
+    if corpus is not None:
+        corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "study range")

@@ -19,7 +19,7 @@ import pandas as pd
 from pydantic import Field
 
 from headscope.corpus.shipped import corpus_title, data_folder
-from headscope.errors import HeadscopeError, InvalidRow, RunError, reported_as
+from headscope.errors import InvalidRow, RunError, reported_as
 from headscope.heads import head_name
 from headscope.options import Flag, Name, PathName
 from headscope.paths import given_file
@@ -98,7 +98,7 @@ def verify(
     """Compare the ranks of a run's heads with published scores of the same model.
 
     Raises:
-        HeadscopeError: nothing is published for this model.
+        RunError: nothing is published for this model.
         RunError: the run has another number of layers or heads than the published model, the file
             contains no scores, or no score can be compared.
     """
@@ -415,7 +415,7 @@ def published_name(model: str, published: Sequence[str]) -> str:
     A name may lack its owner or have one, and that of a .gguf file ends with its format.
 
     Raises:
-        HeadscopeError: nothing is published for this model.
+        RunError: nothing is published for this model.
 
     >>> published_name("gemma-3-270m-q4_k_m.gguf", ["google/gemma-3-1b", "google/gemma-3-270m"])
     'google/gemma-3-270m'
@@ -427,7 +427,7 @@ def published_name(model: str, published: Sequence[str]) -> str:
             return name
     close = get_close_matches(short, published, MOST_CLOSE, cutoff=0.5)
     named = f"; close names: {', '.join(close)}" if close else ""
-    raise HeadscopeError(
+    raise RunError(
         f"no published scores of {model!r:.80}{named}; name one of the {len(published)} models in "
         "data/published_models.csv.xz by --model, or give --scores"
     )

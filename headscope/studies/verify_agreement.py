@@ -11,8 +11,7 @@ from numpy import ndarray
 from scipy.stats import rankdata
 
 from headscope.heads import head_name
-from headscope.statistics.bootstrap import estimate
-from headscope.statistics.intervals import Z_95
+from headscope.statistics.ratio import Z_95, estimate
 
 TOP = 10
 """Most heads at the top of both rankings."""

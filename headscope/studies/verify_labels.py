@@ -175,7 +175,7 @@ class LabelJudge:
     def __init__(self, run: Result) -> None:
         """Prepare the evidence of a run."""
         self.run = run
-        self.evidence = with_thresholds(run.evidence, run.thresholds)
+        self.evidence = run.evidence_with_thresholds
         self.meanings = label_meanings(run.thresholds)
         self.effects = _effects(run)
         rows = run.heads[["layer", "head"]].itertuples(index=False, name=None)
@@ -302,7 +302,7 @@ def _effects(run: Result) -> pd.DataFrame:
     evidence_names = {column: name for name, column in EFFECT_NAMES.items()}
     evidence = effects.rename(columns=evidence_names)
     thresholds = {effect.id: effect.thresholds for effect in EFFECTS}
-    judged = verdicts(evidence, thresholds)
+    judged = verdicts(with_thresholds(evidence, thresholds))
     return effects.assign(verdict=judged.to_numpy())
 
 

@@ -33,7 +33,6 @@ from headscope.statistics.tags import (
     UNIDENTIFIABLE,
     evidence_order,
     is_undecided,
-    with_thresholds,
 )
 from headscope.statistics.untagged_heads import alternatives
 from headscope.stimuli.natural_text import readable
@@ -121,7 +120,7 @@ def why(
         run = _read(model, corpus, settings, names, progress)
     # one answer per head, in the order asked
     positions = tuple(dict.fromkeys(head_in(run, name) for name in names))
-    evidence = with_thresholds(run.evidence, run.thresholds)
+    evidence = run.evidence_with_thresholds
     circuits = task_circuits(model, name_of(run.name))
     answers = [_answer(run, evidence, at, circuits) for at in positions]
     notes = list(_notes(run, positions if is_measured else ()))

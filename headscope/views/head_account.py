@@ -59,13 +59,14 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
     label = head_name(layer, number)
     if relation is not None:
         check_relation(result, relation)
-    account = explain_tags(result.evidence, result.thresholds, layer, number, relation=relation)
+    evidence = result.evidence_with_thresholds
+    account = explain_tags(evidence, result.thresholds, layer, number, relation=relation)
     name, _, conditions = account.partition("\n\n")
     if result.preliminary:
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
     if relation is not None:
         return "\n\n".join(filter(None, [name, conditions]))
-    partial_sink = partial_sink_lines(result.evidence, result.thresholds)
+    partial_sink = partial_sink_lines(evidence)
     effect_facts = result.info.get("effects", {})
     effects = direct_effect_lines(result.effects, effect_facts, layer, number)
     causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
@@ -97,7 +98,7 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
 
 
 def explain_tags(
-    evidence: pd.DataFrame,
+    table: pd.DataFrame,
     thresholds: Mapping[str, Threshold],
     layer: int,
     head: int,
@@ -109,7 +110,7 @@ def explain_tags(
     What a condition asks stands behind its name where the text first names it. Of a near miss the
     conditions that hold are named in one line, unless `relation` asks for it.
     """
-    rows = rows_to_report(evidence, thresholds, layer, head, relation)
+    rows = rows_to_report(table, layer, head, relation)
     sections = {
         "": rows.tagged,
         "Not identifiable": rows.undecided,
@@ -203,7 +204,7 @@ def _finding(row: Row) -> str:
 
 
 def _undecided(result: Result, name: str) -> str:
-    undecided_heads = undecided(result.heads, result.evidence, result.thresholds)
+    undecided_heads = undecided(result.heads, result.evidence_with_thresholds)
     if name not in undecided_heads.index:
         return ""
     row = undecided_heads.loc[name]
@@ -264,12 +265,10 @@ def direct_effect_line(row: Row, facts: Mapping[str, Mapping[str, Any]]) -> str:
     return render("effect", row=row, fact=fact, results=results)
 
 
-def partial_sink_lines(
-    evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]
-) -> dict[tuple[int, int], str]:
+def partial_sink_lines(table: pd.DataFrame) -> dict[tuple[int, int], str]:
     """The sentences on all partial sinks, by layer and head."""
     lines = {}
-    for row in partial_sinks(evidence, thresholds).to_dict("records"):
+    for row in partial_sinks(table).to_dict("records"):
         lines[row["layer"], row["head"]] = render("partial_sink", row=row)
     return lines
 

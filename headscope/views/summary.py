@@ -61,7 +61,7 @@ def summary(run: Result) -> RenderableType:
     best = strongest(run.evidence)
     if len(best):
         parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
-    undecided_heads = undecided(run.heads, run.evidence, run.thresholds)
+    undecided_heads = undecided(run.heads, run.evidence_with_thresholds)
     if len(undecided_heads):
         # of undecided heads the two explanations, and the queries at which they differ
         table = plain_table(
@@ -198,7 +198,7 @@ def legend(run: Result) -> Text:
         lines.append(entry[0], _style(name))
         lines.append(entry[1:])
         column += len(entry)
-    partial = partial_sinks(run.evidence, run.thresholds)
+    partial = partial_sinks(run.evidence_with_thresholds)
     if len(partial):
         lines.append(f"\npartial sinks: {len(partial)}")
     for line in caution_legend(run.heads, BELOW_SIGN):

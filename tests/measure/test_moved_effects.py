@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from headscope.measure.reading import sum_cells
 from headscope.models.load import load_model
 from headscope.relations.effects import EFFECTS, sum_names
-from headscope.statistics.judge_heads import Judging
+from headscope.statistics.judge_heads import RunSums
 from headscope.stimuli.repeat import repeat_windows
 
 CODE, HEADS, CONTEXT = 64, 4, 64
@@ -70,9 +70,9 @@ def test_what_is_read_at_the_own_position_earns_no_tag(noise, tokenizer, tmp_pat
     assert {window.copy_length for window in windows} == {20}
     tally = sum_cells(model, [], windows, EFFECTS, seed=0, batch_tokens=256)
     assert tally.relations == sum_names(EFFECTS)
-    evidence = Judging(tally, seed=0).relations(EFFECTS)
-    evidence = evidence[evidence["relation"] == "repeat"]
-    table = evidence.set_index(["layer", "head"])
+    effects = RunSums(tally, seed=0).effects(EFFECTS)
+    effects = effects[effects["effect"] == "repeat"]
+    table = effects.set_index(["layer", "head"])
     assert set(table.index[table["tagged"]]) == {MOVER, LATE}
     raised = table.loc[AMPLIFIER]
     assert raised["lift"] > 1.5  # it does raise it

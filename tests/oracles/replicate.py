@@ -23,7 +23,7 @@ from headscope.measure import text as text_of_run
 from headscope.run import Run
 from headscope.statistics.conditions import failures
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO, TAGGED, with_thresholds
+from headscope.statistics.tags import NO, TAGGED
 from headscope.stimuli.challenge import challenge_windows
 from headscope.stimuli.stimulus import TextTokenizer
 
@@ -41,7 +41,7 @@ TYPES = (
 
 def judged_rows(run: Result) -> pd.DataFrame:
     """A row per head × relation: its tag, `replicates`, and for each condition whether it fails."""
-    table = with_thresholds(run.evidence, run.thresholds)
+    table = run.evidence_with_thresholds
     return pd.concat([table[[*ROW, "type", "verdict", "replicates"]], failures(table)], axis=1)
 
 

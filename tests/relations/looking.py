@@ -10,7 +10,6 @@ import pandas as pd
 import headscope as hs
 from headscope.corpus.window import Window
 from headscope.statistics.conditions import failures
-from headscope.statistics.tags import with_thresholds
 
 Keys = dict[int, int] | dict[int, list[int]]
 Look = Callable[[Window], Keys]
@@ -40,7 +39,7 @@ def judged(
         return np.stack([pattern(window, *head) for head in heads])[None]
 
     run = hs.score_patterns(patterns, windows, types=[type])
-    failed = failures(with_thresholds(run.evidence, run.thresholds)).drop(columns="q value")
+    failed = failures(run.evidence_with_thresholds).drop(columns="q value")
     names = [list(looks)[head] for head in run.evidence["head"]]
     return run.evidence.assign(name=names, refused_alone=failed.any(axis=1).to_numpy())
 

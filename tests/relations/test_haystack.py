@@ -17,7 +17,6 @@ from headscope.errors import ArgumentError, CorpusError
 from headscope.relations.types.retrieval import IN_HAYSTACK
 from headscope.statistics.conditions import failures
 from headscope.statistics.haystack_lengths import accuracies, refused_lengths
-from headscope.statistics.tags import with_thresholds
 from headscope.stimuli.haystack import DEPTHS, HAYSTACK, IN_LENGTH, NEEDLE, NULL, SLACK
 from headscope.stimuli.stimulus import StimulusConfig
 from tests.helpers.models import save_model
@@ -113,7 +112,7 @@ def failed() -> pd.DataFrame:
         return np.stack([pattern(window, *head) for head in heads])[None]
 
     run = hs.score_patterns(patterns, haystacks(), relations=[IN_HAYSTACK])
-    failed = failures(with_thresholds(run.evidence, run.thresholds)).drop(columns="q value")
+    failed = failures(run.evidence_with_thresholds).drop(columns="q value")
     return failed.set_axis([*KNOWS, *LAZY])
 
 

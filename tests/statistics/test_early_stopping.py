@@ -72,7 +72,7 @@ def test_as_many_tags_change_as_were_expected(blocks):
     part = beginning(whole, blocks)
     thresholds = {SINK.id: SINK.thresholds}
     then, now = (
-        verdicts(weigh(each, [SINK], seed=0), thresholds).to_numpy() == TAGGED
+        verdicts(with_thresholds(weigh(each, [SINK], seed=0), thresholds)).to_numpy() == TAGGED
         for each in (part, whole)
     )
     expected = changes_of(part, blocks / BLOCKS)
@@ -151,9 +151,9 @@ def test_once_all_is_read_the_margins_are_those_of_the_verdicts(case, without, i
     relations = CASES[case]
     tally = around_every_threshold(relations, np.random.default_rng(len(case)), without=without)
     thresholds = {relation.id: relation.thresholds for relation in relations}
-    evidence = weigh(tally, relations, seed=0, facts=FACTS)
+    evidence = weigh(tally, relations, seed=0, baselines=FACTS)
     evidence["q_value"] = np.minimum(1, interim_tests * evidence["q_value"])
-    partial = PartialEvidence(tally, relations, facts=FACTS, interim_tests=interim_tests)
+    partial = PartialEvidence(tally, relations, baselines=FACTS, interim_tests=interim_tests)
     table = with_thresholds(evidence, thresholds)
     failed = failures(table)
     named = set()
@@ -169,7 +169,7 @@ def test_once_all_is_read_the_margins_are_those_of_the_verdicts(case, without, i
         # what has no margin fails nowhere
         assert not failed.loc[rows].drop(columns=[*margins]).to_numpy().any()
         named |= {*margins}
-    tagged = verdicts(evidence, thresholds).to_numpy() == TAGGED
+    tagged = verdicts(table).to_numpy() == TAGGED
     assert partial.tag_changes(relations, 1.0).tags == tagged.sum()
     assert named.isdisjoint(NOT_PROJECTED)
     if case == "all" and HARD not in without:
@@ -183,16 +183,16 @@ def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
     whole = around_every_threshold(relations, np.random.default_rng(blocks))
     part = beginning(whole, blocks)
     thresholds = {relation.id: relation.thresholds for relation in relations}
-    partial = PartialEvidence(part, relations, facts=FACTS)
-    evidence = weigh(part, relations, seed=0, facts=FACTS)
-    tagged = verdicts(evidence, thresholds).to_numpy() == TAGGED
+    partial = PartialEvidence(part, relations, baselines=FACTS)
+    evidence = weigh(part, relations, seed=0, baselines=FACTS)
+    tagged = verdicts(with_thresholds(evidence, thresholds)).to_numpy() == TAGGED
     assert tagged.any()
     share = blocks / BLOCKS
     # the interval of the whole text is narrower, so that no tag is lost by its width
     assert partial.tag_changes(relations, share).tags >= tagged.sum()
     for relation in relations:
         for head in np.flatnonzero(tagged & (evidence["id"] == relation.id)) % HEADS_AROUND:
-            alone = PartialEvidence(one_head(part, head), [relation], facts=FACTS)
+            alone = PartialEvidence(one_head(part, head), [relation], baselines=FACTS)
             assert alone.expected_tags([relation], share) > EXPECTED_AT_MOST
 
 
@@ -203,7 +203,7 @@ def test_an_interval_narrows_with_the_root_of_the_text():
     tally.target[:16] = 0.9 * 20
     tally.hits[:16, 1] = 16
     facts = {SYNTAX.id: {"hard_queries": 1280, "baselines": [[1.0, 0.1], [0.0, 0.4]]}}
-    margins = PartialEvidence(tally, [SYNTAX], facts=facts).margins(SYNTAX, 0.25)
+    margins = PartialEvidence(tally, [SYNTAX], baselines=facts).margins(SYNTAX, 0.25)
     margin = margins[HARD_QUERIES]
     # Wilson 1927 by hand, with z = 1.959964 and n = 320: [0.7527, 0.8402]
     z, n, rate = 1.959964, 320, 0.8

@@ -10,7 +10,7 @@ from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations.effects import EFFECTS, Effect, no_tokens, sum_names
 from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.estimates import weigh
-from headscope.statistics.judge_heads import Judging, effect_facts, with_direct_effects
+from headscope.statistics.judge_heads import RunSums, effect_records, with_direct_effects
 from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import direct_effect_lines
 
@@ -37,7 +37,7 @@ def tally_of(lift: list[float], second: list[float], *, spread: float = 0.1) -> 
 
 
 def table_of(tally: Tally, **how) -> pd.DataFrame:
-    table = Judging(tally, seed=0, **how).effects(EFFECTS)
+    table = RunSums(tally, seed=0, **how).effects(EFFECTS)
     return table.set_index(["type", "effect", "head"])
 
 
@@ -112,11 +112,11 @@ def test_more_interim_tests_make_q_values_larger():
 
 def test_what_heads_write_stands_beside_them_and_in_words():
     tally = tally_of([1.0, 0.3, 0.0], [0.8, 0.3, 0.0])
-    table = Judging(tally, seed=0).effects(EFFECTS)
+    table = RunSums(tally, seed=0).effects(EFFECTS)
     heads = with_direct_effects(pd.DataFrame({"layer": [0, 0, 0], "head": [0, 1, 2]}), table)
     assert heads["direct_effects"].tolist() == ["copy", "", ""]
     assert heads["direct_effect_lift"].isna().tolist() == [False, True, True]
-    facts = effect_facts(EFFECTS)
+    facts = effect_records(EFFECTS)
     assert "it raises the token that it attends to: +" in direct_effect_lines(table, facts, 0, 0)[0]
     assert direct_effect_lines(table, facts, 0, 1)[0].startswith("no tag: copy/looked-at")
 

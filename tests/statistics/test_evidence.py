@@ -84,7 +84,8 @@ def test_means_are_sums_over_queries_and_not_means_of_blocks():
 def test_too_few_blocks_give_no_interval_and_no_q_value():
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=7), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].isna().all(axis=None)
-    assert (verdicts(evidence, {r.id: r.thresholds for r in RELATIONS}) == UNIDENTIFIABLE).all()
+    thresholds = {relation.id: relation.thresholds for relation in RELATIONS}
+    assert (verdicts(with_thresholds(evidence, thresholds)) == UNIDENTIFIABLE).all()
     evidence = weigh(simulated(0.3, 3, np.random.default_rng(0), blocks=8), RELATIONS, seed=0)
     assert evidence[["ci_low", "ci_high", "q_value"]].notna().all(axis=None)
 
@@ -132,11 +133,11 @@ HARD = GOOD | {
 
 
 def tag(evidence: pd.DataFrame, thresholds: dict) -> pd.Series:
-    return verdicts(evidence, thresholds) == TAGGED
+    return verdicts(with_thresholds(evidence, thresholds)) == TAGGED
 
 
 def verdict_of(row: dict, limits: Threshold = RULE) -> str:
-    (verdict,) = verdicts(pd.DataFrame([row]), {"t/r": limits})
+    (verdict,) = verdicts(with_thresholds(pd.DataFrame([row]), {"t/r": limits}))
     return verdict
 
 
@@ -150,7 +151,7 @@ def failures_of(row: dict) -> list[str]:
 
 
 def reasons_of(row: dict) -> list[str]:
-    return reasons(with_thresholds(pd.DataFrame([row]), {"t/r": RULE}), {"t/r": RULE})
+    return reasons(with_thresholds(pd.DataFrame([row]), {"t/r": RULE}))
 
 
 @pytest.mark.parametrize(
@@ -263,13 +264,13 @@ def test_without_an_interval_no_head_is_rejected_and_only_a_near_one_is_listed()
     rows = [NO_INTERVAL, NO_INTERVAL | away | {"head": 1}]
     far = [GOOD | away | {"relation": "other", "head": head} for head in (0, 1)]
     thresholds = {"t/r": Threshold(0.2, "s", "m"), "t/other": Threshold(0.2, "s", "m")}
-    evidence = pd.DataFrame([*rows, *far])
-    assert verdicts(evidence, thresholds).tolist() == [UNIDENTIFIABLE, UNIDENTIFIABLE, NO, NO]
+    evidence = with_thresholds(pd.DataFrame([*rows, *far]), thresholds)
+    assert verdicts(evidence).tolist() == [UNIDENTIFIABLE, UNIDENTIFIABLE, NO, NO]
     heads = heads_of([*rows, *far])
     assert heads["primary"].tolist() == [UNIDENTIFIABLE, "unclassified"]
     assert "8 blocks" in heads["reason"].iloc[0]
-    evidence["verdict"], evidence["tagged"] = verdicts(evidence, thresholds), False
-    (listed,) = undecided(by_name(heads), evidence, thresholds).to_dict("records")
+    evidence["verdict"], evidence["tagged"] = verdicts(evidence), False
+    (listed,) = undecided(by_name(heads), evidence).to_dict("records")
     assert (listed["head"], listed["description"]) == (0, "r, or chance")
     assert "8 blocks" in listed["why"]
     assert [UNIDENTIFIABLE in explain_tags(evidence, thresholds, 0, head) for head in (0, 1)] == [
@@ -280,20 +281,19 @@ def test_without_an_interval_no_head_is_rejected_and_only_a_near_one_is_listed()
 
 def test_a_type_that_no_head_could_earn_is_not_counted():
     def counted(row: dict) -> list[str]:
-        return countable_types(pd.DataFrame([row]), {"t/r": RULE})
+        return countable_types(with_thresholds(pd.DataFrame([row]), {"t/r": RULE}))
 
     assert counted(HARD) == ["t"]
     assert counted(HARD | {"mass": 0.0}) == ["t"]  # measured, and no
     for change in ({"n": 49}, {"ci_low": np.nan}, {"hard_n": 9.0}):
         assert counted(HARD | change) == []
-        assert decidable_relations(pd.DataFrame([HARD | change]), {"t/r": RULE}) == {
-            "relations": 0,
-            "of": 1,
-        }
+        table = with_thresholds(pd.DataFrame([HARD | change]), {"t/r": RULE})
+        assert decidable_relations(table, {"t/r": RULE}) == {"relations": 0, "of": 1}
     shown = replace(RULE, taggable=False)
     assert not tagged(GOOD, shown)
     thresholds = {"t/r": RULE, "t/missing": RULE, "t/shown": shown}
-    assert decidable_relations(pd.DataFrame([HARD]), thresholds) == {"relations": 1, "of": 2}
+    table = with_thresholds(pd.DataFrame([HARD]), thresholds)
+    assert decidable_relations(table, thresholds) == {"relations": 1, "of": 2}
 
 
 def test_a_paired_relation_must_reach_the_threshold_where_it_was_measured():
@@ -310,10 +310,10 @@ def test_a_paired_relation_must_reach_the_threshold_where_it_was_measured():
 
 
 def heads_of(rows: list[dict]) -> pd.DataFrame:
-    evidence = pd.DataFrame(rows)
     thresholds = {f"{r['type']}/{r['relation']}": Threshold(0.2, "s", "m") for r in rows}
-    evidence["tagged"] = tag(evidence, thresholds)
-    evidence["verdict"] = verdicts(evidence, thresholds)
+    evidence = with_thresholds(pd.DataFrame(rows), thresholds)
+    evidence["verdict"] = verdicts(evidence)
+    evidence["tagged"] = evidence["verdict"] == TAGGED
     profile = (
         evidence[["layer", "head"]]
         .drop_duplicates()
@@ -326,7 +326,7 @@ def heads_of(rows: list[dict]) -> pd.DataFrame:
             shape="mixed",
         )
     )
-    return head_table(evidence, thresholds, profile, kv_group_size=2)
+    return head_table(evidence, profile, kv_group_size=2)
 
 
 def test_the_primary_tag_is_the_largest_lift_and_the_sink_comes_last():
@@ -354,17 +354,18 @@ def tag_count(run: hs.Run, factor: float, *, sinks: bool) -> int:
         name: replace(limits, threshold=limits.threshold * factor)
         for name, limits in run.thresholds.items()
     }
-    rows = run.evidence[(verdicts(run.evidence, thresholds) == TAGGED).to_numpy()]
+    table = with_thresholds(run.evidence, thresholds)
+    rows = table[verdicts(table) == TAGGED]
     rows = rows[(rows["type"] == "sink") == sinks]
     return len(rows.drop_duplicates(["layer", "head", "type"]))
 
 
 def test_tags_are_counted_at_higher_and_lower_thresholds():
     run = hs.load("atlas:mini")
-    counted = tag_counts(run.evidence, run.thresholds)
+    counted = tag_counts(run.evidence_with_thresholds)
     for noun, sinks in (("tags", False), ("tags of attention sinks", True)):
         lower, now, higher = (tag_count(run, factor, sinks=sinks) for factor in (0.9, 1.0, 1.1))
         assert counted[noun] == TagCounts(lower=lower, now=now, higher=higher)
     sentence = threshold_sensitivity(counted)
     assert f"of {counted['tags'].now} tags" in sentence
-    assert threshold_sensitivity(tag_counts(run.evidence.head(0), run.thresholds)) == ""
+    assert threshold_sensitivity(tag_counts(run.evidence_with_thresholds.head(0))) == ""

@@ -93,13 +93,13 @@ def test_a_difference_is_surer_where_documents_differ_in_both_alike():
     assert first is not None
     assert second is not None
     difference = lift_difference(first, second, 0)
-    assert difference.value == pytest.approx(0.3)
-    assert difference.half_width == pytest.approx(0.0, abs=1e-9)
+    assert (difference.low[0], difference.high[0]) == pytest.approx((0.3, 0.3))
     # of equal blocks it is the t interval of the mean difference
     tally.target[:16, 1, 0, 0] = 10 * (0.2 - common)
-    error = lift_difference(first, second, 0).half_width
+    difference = lift_difference(first, second, 0)
+    half_width = (difference.high[0] - difference.low[0]) / 2
     expected = 2.131449546 * np.std(2 * common, ddof=1) / 4  # t at .975, 15 degrees of freedom
-    assert error == pytest.approx(expected)
+    assert half_width == pytest.approx(expected)
 
 
 def test_every_dependency_has_one_place_in_the_tree():

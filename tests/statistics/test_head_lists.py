@@ -19,7 +19,7 @@ from headscope.relations.types.sink import TYPE
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
 from headscope.statistics.head_lists import best_heads, strongest, wanted_examples
-from headscope.statistics.tags import head_table
+from headscope.statistics.tags import head_table, with_thresholds
 from headscope.statistics.untagged_heads import partial_sinks
 from headscope.views.figures import relations_figure
 from headscope.views.head_account import partial_sink_lines
@@ -59,7 +59,7 @@ def run() -> hs.Run:
     thresholds = {relation.id: relation.thresholds for relation in RELATIONS}
     names = ("first_token_mass", "entropy", "mean_distance", "variability", "sink_share")
     profile = pd.DataFrame({"layer": 0, "head": range(5), **dict.fromkeys(names, 0.5), "shape": ""})
-    heads = head_table(evidence, thresholds, profile, 1)
+    heads = head_table(with_thresholds(evidence, thresholds), profile, 1)
     info = {"model": {"name": "five heads"}, "provenance": {"versions": {}}, "thresholds": {}}
     return hs.Run(heads, evidence, thresholds, info)
 
@@ -114,6 +114,7 @@ def test_a_partial_sink_lies_between_three_tenths_and_the_threshold_without_a_ta
     rows = [(0, "first-token", mass, False), (0, "position", 0.3, tagged)]
     table = pd.DataFrame(rows, columns=["head", "relation", "mass", "tagged"])
     table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
-    assert len(partial_sinks(table, THRESHOLDS_BY_RELATION)) == partial
-    for line in partial_sink_lines(table, THRESHOLDS_BY_RELATION).values():
-        assert line.startswith(f"Partial sink: {mass:.2f} of its attention on the first token;")
+    table = with_thresholds(table, THRESHOLDS_BY_RELATION)
+    assert len(partial_sinks(table)) == partial
+    for line in partial_sink_lines(table).values():
+        assert f"{mass:.2f} of its attention on the first token" in line

@@ -8,6 +8,7 @@ import pandas as pd
 from headscope.relations.relation import Threshold
 from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
 from headscope.statistics.reasons import explained_by
+from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import explain_tags
 
 RULE = Threshold(threshold=0.2, source="ours", meaning="its target", beat_baseline_by=0.1)
@@ -43,7 +44,8 @@ ROW = {
 
 def told(*changes: dict) -> str:
     rows = [ROW | {"relation": f"r{i}"} | change for i, change in enumerate(changes)]
-    return explain_tags(pd.DataFrame(rows), {f"t/r{i}": RULE for i in range(len(rows))}, 0, 0)
+    thresholds = {f"t/r{i}": RULE for i in range(len(rows))}
+    return explain_tags(with_thresholds(pd.DataFrame(rows), thresholds), thresholds, 0, 0)
 
 
 def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses():

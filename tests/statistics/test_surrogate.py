@@ -24,9 +24,15 @@ from headscope.measure.surrogate_rows import (
 from headscope.progress import silent
 from headscope.relations import relations_of
 from headscope.relations.relation import Relation
-from headscope.statistics import surrogate_model
-from headscope.statistics.surrogate import SurrogateScore, score_surrogates
-from headscope.statistics.surrogate_model import PRIOR, ROUNDS, fit, predict
+from headscope.statistics import surrogate as surrogate_module
+from headscope.statistics.surrogate import (
+    PRIOR,
+    ROUNDS,
+    SurrogateScore,
+    fit,
+    predict,
+    score_surrogates,
+)
 from tests.helpers.prose import gum_windows, prose_windows
 
 LEAST = {False: 0.2, True: 0.5}
@@ -187,7 +193,7 @@ def _rows(logits: list[float], rows: list[range]) -> list[float]:
 
 def test_the_score_is_that_of_a_slow_loop(monkeypatch):
     """Scores of an even surrogate, as before its first round: it prefers no word to another."""
-    monkeypatch.setattr(surrogate_model, "ROUNDS", 0)
+    monkeypatch.setattr(surrogate_module, "ROUNDS", 0)
     windows, name, noise = text()[:6], "syntactic/nsubj:head>dep", 0.4
 
     def choose(window: Window) -> Choice:
@@ -255,7 +261,7 @@ def last_noun_of_the_last_three(window: Window) -> Choice:
 def test_a_head_that_is_right_at_one_of_many_targets_knows_more(monkeypatch):
     """It has 0.5 on the first mention of an entity, and 0.3 on the word that an even surrogate
     picks: the first of the window."""
-    monkeypatch.setattr(surrogate_model, "ROUNDS", 0)
+    monkeypatch.setattr(surrogate_module, "ROUNDS", 0)
     chain = relation("coreference/chain")
 
     def patterns(windows):

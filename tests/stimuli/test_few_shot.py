@@ -23,7 +23,7 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tmp_path):
     tokenizer = load_model(str(save_model(tmp_path))).tokenizer
     pairs = [(f"q{i}", f"w0x{i}") for i in range(24)]
     task = spelled_task("t0", pairs, Spelling(tokenizer), seed=0)
-    asked = [{question for question, _ in part} for part in task.parts]
+    asked = [{question for question, _ in part} for part in task.halves]
     assert not asked[0] & asked[1]
     size = PromptSize(4, 8, 0)
     kinds = {

@@ -17,7 +17,7 @@ from headscope.corpus.window import Window
 from headscope.errors import CorpusError, HeadscopeError, RunError
 from headscope.models.tokenizer import Tokenizer
 from headscope.settings import Settings
-from headscope.statistics.bootstrap import resample
+from headscope.statistics.ratio import resample
 from headscope.studies.languages import (
     compared,
     evidence_of,

@@ -125,7 +125,7 @@ def test_ranks_equal_scipy_s_and_depth_alone_is_not_significant(run, tmp_path):
 @pytest.mark.parametrize("name", ["mini", "someone/gpt2", ""])
 def test_a_model_without_published_scores_is_refused(run, name):
     other = replace(run, info=run.info | {"model": run.info["model"] | {"name": name}})
-    with pytest.raises(ChoiceError, match="published"):
+    with pytest.raises(RunError, match="published"):
         hs.verify(other)
 
 

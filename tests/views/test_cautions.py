@@ -15,7 +15,7 @@ import headscope as hs
 from headscope.relations import relations_of
 from headscope.statistics.cautions import is_preliminary
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.tags import head_table
+from headscope.statistics.tags import head_table, with_thresholds
 from headscope.views.figures import atlas_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
@@ -53,10 +53,10 @@ def made(hard: int, hit_rate: float) -> hs.Run:
         for head, rate in enumerate(rates):
             rows.append(evidence_row(name, head, rate, hard if name == FIXED else 300))
     evidence = pd.DataFrame(rows)
-    evidence["preliminary"] = is_preliminary(evidence, THRESHOLDS)
+    evidence["preliminary"] = is_preliminary(with_thresholds(evidence, THRESHOLDS))
     names = ("first_token_mass", "entropy", "mean_distance", "variability", "sink_share")
     profile = pd.DataFrame({"layer": 0, "head": range(3), **dict.fromkeys(names, 0.5), "shape": ""})
-    heads = head_table(evidence, THRESHOLDS, profile, 1)
+    heads = head_table(with_thresholds(evidence, THRESHOLDS), profile, 1)
     model = {"name": "three heads", "layers": 1, "heads": 3}
     info = {"model": model, "provenance": {"versions": {}}, "thresholds": {}}
     return hs.Run(heads, evidence, THRESHOLDS, info)

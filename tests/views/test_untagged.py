@@ -40,7 +40,8 @@ def made() -> hs.Run:
     row = evidence["head"].isin([2, 3, 4]) & (evidence["relation"] == "offset-2")
     columns = ["verdict", "baseline", "hard_n"]
     evidence.loc[row, columns] = [NI, "nearest-VERB", 7.0]
-    return replace(run, heads=with_no_type(run.heads, evidence, run.thresholds), evidence=evidence)
+    run = replace(run, evidence=evidence)
+    return replace(run, heads=with_no_type(run.heads, run.evidence_with_thresholds))
 
 
 @pytest.fixture(scope="module")
@@ -147,5 +148,6 @@ def test_a_head_with_a_tag_is_no_question_whatever_else_cannot_be_told(run):
     evidence = run.evidence.copy()
     row = (evidence["head"] == 0) & (evidence["relation"] == "offset-2")
     evidence.loc[row, "verdict"] = NI
-    assert undecided(run.heads, evidence, run.thresholds).index.tolist() == ["L0H2", "L0H3", "L0H4"]
-    assert with_no_type(run.heads, evidence, run.thresholds)["primary"].equals(run.heads["primary"])
+    table = replace(run, evidence=evidence).evidence_with_thresholds
+    assert undecided(run.heads, table).index.tolist() == ["L0H2", "L0H3", "L0H4"]
+    assert with_no_type(run.heads, table)["primary"].equals(run.heads["primary"])

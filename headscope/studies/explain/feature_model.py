@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from headscope.printing import one_line
-from headscope.statistics.bootstrap import interval, resample
+from headscope.statistics.ratio import interval, resample
 from headscope.studies.explain.catalogue import (
     BIGRAMS,
     BIGRAMS_TERM,

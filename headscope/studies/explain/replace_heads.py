@@ -29,7 +29,7 @@ from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.loss_rise import rise
+from headscope.statistics.ratio import rise
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.explanation import (
@@ -340,19 +340,19 @@ def _numbers(
     # windows of a document are resampled together
     before = _by_document([unchanged], documents)
     after = _by_document(measured.draws, documents)
-    risen, low, high = rise(after, before, seed=seed)
+    risen = rise(after, before, seed=seed)
     numbers = {
         "loss": after.mean,
-        "rise": risen,
-        "ci_low": low,
-        "ci_high": high,
+        "rise": risen.mean,
+        "ci_low": risen.low,
+        "ci_high": risen.high,
         "perplexity": exp(after.mean),
         "lowest": exp(min(loss.mean for loss in measured.draws)),
         "highest": exp(max(loss.mean for loss in measured.draws)),
-        "increase": 100 * expm1(risen),
+        "increase": 100 * expm1(risen.mean),
     }
     if measured.feature_models:
         of_models = _by_document(measured.feature_models, documents)
         over = rise(after, of_models, seed=seed)
-        numbers |= dict(zip(("over_model", "over_low", "over_high"), over, strict=True))
+        numbers |= {"over_model": over.mean, "over_low": over.low, "over_high": over.high}
     return numbers

@@ -15,8 +15,8 @@ from headscope.causal.head_set import Head, exchangeable_sets
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name
 from headscope.progress import Steps
-from headscope.statistics.bootstrap import estimate, interval, resample
 from headscope.statistics.estimates import adjusted
+from headscope.statistics.ratio import estimate, interval, resample
 from headscope.studies.task.stages import Stages
 
 MOST_HEADS = 10

@@ -93,7 +93,7 @@ def card_of(run: Result, name: str, folder: str) -> Card:
         first=layer_name(layers[0]),
         last=layer_name(layers[-1]),
         shares=tuple(_shares(run, layers)),
-        countable=frozenset(countable_types(run.evidence, run.thresholds)),
+        countable=frozenset(countable_types(run.evidence_with_thresholds)),
         total=len(run.heads),
     )
 

@@ -24,7 +24,7 @@ from headscope.statistics.columns import PRELIMINARY, REPLICATES
 from headscope.statistics.head_lists import best_heads, strongest
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tag_counts import tag_counts
-from headscope.statistics.tags import countable_types, is_undecided, with_thresholds
+from headscope.statistics.tags import countable_types, is_undecided
 from headscope.statistics.untagged_heads import undecided
 from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
@@ -63,8 +63,8 @@ def page_data(run: Result) -> dict[str, Any]:
     tagged = _indexed(strongest(run.evidence), row_of_layer, heads)
     evidence_types = set(run.evidence["type"])
     # thresholds of all rows are looked up once, not relation by relation
-    undecided_rows = is_undecided(with_thresholds(run.evidence, run.thresholds))
-    evidence = run.evidence.assign(undecided=undecided_rows.to_numpy())
+    table = run.evidence_with_thresholds
+    evidence = run.evidence.assign(undecided=is_undecided(table).to_numpy())
     seen = instances_of(run.examples)
     return {
         "model": info["model"],
@@ -72,7 +72,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "heads": heads,
         "rows": _rows(run),
         "types": types_in_words(evidence_types),
-        "countable": countable_types(run.evidence, run.thresholds),
+        "countable": countable_types(table),
         "relations": [
             _relation(run, f"{kind}/{name}", rows, seen)
             for (kind, name), rows in evidence.groupby(["type", "relation"], sort=False)
@@ -82,7 +82,7 @@ def page_data(run: Result) -> dict[str, Any]:
             str(name): rows[["place", "id"]].to_numpy().tolist()
             for name, rows in tagged.groupby("type", sort=False)
         },
-        "threshold_sensitivity": threshold_sensitivity(tag_counts(run.evidence, run.thresholds)),
+        "threshold_sensitivity": threshold_sensitivity(tag_counts(table)),
         "means": mean_pictures(run),
         "ladders": ladders(run),
         "cautions": {column: [word, MEANINGS[column]] for column, word in WORDS.items()},
@@ -150,7 +150,7 @@ def _relation(
 
 def _rows(run: Result) -> list[dict[str, Any]]:
     """A row per head, with the two explanations of an undecided one, its sentences and causes."""
-    undecided_heads = undecided(run.heads, run.evidence, run.thresholds)
+    undecided_heads = undecided(run.heads, run.evidence_with_thresholds)
     sentences = {
         name: {
             "description": row["description"],

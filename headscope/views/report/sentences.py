@@ -16,7 +16,6 @@ from headscope.statistics.columns import GENERAL
 from headscope.statistics.conditions import CONDITIONS, Numbers
 from headscope.statistics.result import Result
 from headscope.statistics.tag_counts import TagCounts
-from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import direct_effect_lines, partial_sink_lines
 from headscope.views.prose import render
 
@@ -117,7 +116,7 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     Returns:
         By layer and head.
     """
-    sinks = partial_sink_lines(run.evidence, run.thresholds)
+    sinks = partial_sink_lines(run.evidence_with_thresholds)
     is_tagged = run.evidence["tagged"].astype(bool)
     # each general label once, by layer and head
     labels = run.evidence[is_tagged][["layer", "head", "type", GENERAL]].drop_duplicates()
@@ -153,10 +152,8 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     A condition is its name, what it says of the head, and whether it holds.
     """
     examples_of = {(e.layer, e.head, e.relation) for e in run.examples if e.relation}
-    evidence = run.evidence
-    table = with_thresholds(
-        evidence, run.thresholds
-    )  # of all rows: some conditions are of another's
+    # of all rows: some conditions are of another's
+    table = run.evidence_with_thresholds
     places = zip(table["layer"].tolist(), table["head"].tolist(), table["id"], strict=True)
     with_examples = pd.Series(
         [row_id in examples_of for row_id in places], index=table.index, dtype=bool
