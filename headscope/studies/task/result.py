@@ -229,7 +229,7 @@ class Findings:
         q_values = statistics.q_values(self.effects, len(self.runner.heads))
         members = set(self.circuit["heads"])
         records = []
-        for place, head in enumerate(self.runner.heads):
+        for row, head in enumerate(self.runner.heads):
             effect, joint_effect = self.effects.get(head), self.joint.get(head)
             record: dict[str, Any] = {
                 "name": head_name(*head),
@@ -239,8 +239,8 @@ class Findings:
                 "p_value": None if effect is None else statistics.p_value(effect),
                 "q_value": q_values.get(head),
                 "joint": None if joint_effect is None else statistics.interval(joint_effect),
-                "attribution": float(self.estimates["attribution"][place]),
-                "smooth": float(self.estimates["smooth"][place]),
+                "attribution": float(self.estimates["attribution"][row]),
+                "smooth": float(self.estimates["smooth"][row]),
                 "tags": self.tags.get(head, ""),
                 "in_circuit": head_name(*head) in members,
                 "share": self.shares.get(head),
