@@ -188,7 +188,7 @@ class WindowOutputs:
         length: of the windows; sizes are doubled up to it.
     """
 
-    def __init__(self, model: Model, length: int) -> None:
+    def __init__(self, model: Any, length: int) -> None:
         self.sizes = [SHORTEST * 2**power for power in range(20) if SHORTEST * 2**power < length]
         self.sizes.append(length)
         self._row = {layer: row for row, layer in enumerate(model.attention_layers)}

@@ -425,10 +425,12 @@ def published_name(model: str, published: Sequence[str]) -> str:
         other = _short_name(name)
         if short in (other, other.rpartition("/")[2]):
             return name
-    close = get_close_matches(short, published, MOST_CLOSE, cutoff=0.5)
-    named = f"; close names: {', '.join(close)}" if close else ""
+    close = list(published)
+    if len(close) > MOST_CLOSE:
+        close = get_close_matches(short, published, MOST_CLOSE, cutoff=0.5)
+    suggestion = f"; close names: {', '.join(close)}" if close else ""
     raise RunError(
-        f"no published scores of {model!r:.80}{named}; name one of the {len(published)} models in "
+        f"no published scores of {model!r:.80}{suggestion}; name one of the {len(published)} models in "
         "data/published_models.csv.xz by --model, or give --scores"
     )
 

@@ -133,14 +133,15 @@ def row(found: hs.StudyResult, head: int, relation: str) -> pd.Series:
 
 
 def test_a_head_that_knows_a_relation_has_the_tag_wherever_a_text_decides(found):
+    # in these English and Chinese sentences the head's surrogate is never wrong: they cannot decide
     subject = row(found, 0, SUBJECT)
-    assert subject["holds_in"] == "en;fr;ja;zh"
-    assert (subject["tagged"], subject["decidable"], subject["not_in"]) == (4, 4, "")
+    assert (subject["holds_in"], subject["undecided_in"]) == ("fr;ja", "en;zh")
+    assert (subject["tagged"], subject["decidable"], subject["not_in"]) == (2, 2, "")
     # the Japanese verb stands last: there alone an object comes before it
     own = row(found, 1, OBJECT)
     assert (own["holds_in"], own["decidable"], own["undecided_in"]) == ("ja", 1, "")
     two = row(found, 2, SUBJECT)
-    assert (two["holds_in"], two["not_in"]) == ("en;fr", "ja;zh")
+    assert (two["holds_in"], two["not_in"], two["undecided_in"]) == ("fr", "ja;zh", "en")
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
@@ -179,7 +180,7 @@ def test_a_text_read_twice_gives_the_interval_of_one_if_its_documents_are_the_sa
 
 def test_the_result_lists_heads_with_tags_and_languages_that_failed(found):
     shown = found.terminal_table.set_index(["head", "label"])["tagged"]
-    assert shown.to_dict() == {(0, SUBJECT): 4, (2, SUBJECT): 2, (1, OBJECT): 1}
+    assert shown.to_dict() == {(0, SUBJECT): 2, (2, SUBJECT): 1, (1, OBJECT): 1}
     assert "the same 24 documents in each" in found.title
     assert found.notes == ["de failed: no such file"]
 
@@ -208,11 +209,11 @@ def test_the_correlation_by_chance_is_that_of_heads_shuffled_within_layers():
 
 def test_a_head_with_a_tag_everywhere_has_it_more_often_than_its_layer_by_chance(found):
     everywhere, in_two = (row(found, head, SUBJECT) for head in (0, 2))
-    # 9 heads, of which two have the tag in English and French, and one in Japanese and Chinese
-    chances = [2 / 9, 2 / 9, 1 / 9, 1 / 9]
+    # 9 heads, of which two have the tag in French, and one in Japanese
+    chances = [2 / 9, 1 / 9]
     assert everywhere["by_chance"] == in_two["by_chance"] == pytest.approx(sum(chances))
     assert everywhere["p_value"] == pytest.approx(np.prod(chances))
-    assert in_two["p_value"] > 20 * everywhere["p_value"]
+    assert in_two["p_value"] > 10 * everywhere["p_value"]
     baseline = row(found, len(KNOWING) + 1, SUBJECT)
     assert (baseline["tagged"], baseline["p_value"]) == (0, pytest.approx(1))
 

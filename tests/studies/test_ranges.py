@@ -8,6 +8,8 @@ import torch
 
 import headscope as hs
 from headscope.causal.chosen_rows import Tile
+from headscope.models.engines.attention import CleanKeys
+from headscope.models.engines.scores import PLAIN
 from headscope.models.load import load_model
 from headscope.studies.ranges import (
     COPY,
@@ -54,13 +56,8 @@ def test_rows_of_long_windows_are_those_of_eager_attention(name, tokenizer, tmp_
 
 
 def tile_of(attention: np.ndarray, queries: list[int], value: torch.Tensor) -> Tile:
-    class Keys:
-        pass
-
-    keys = Keys()
-    keys.value = value
     rows = torch.from_numpy(attention).float()
-    return Tile(0, torch.tensor(queries), rows, keys)  # type: ignore[arg-type]
+    return Tile(0, torch.tensor(queries), rows, CleanKeys(value, value, 1.0, PLAIN))
 
 
 class OneLayer:
@@ -87,7 +84,7 @@ def test_the_window_of_a_head_is_what_it_looks_back():
         attention[item] /= attention[item].sum(-1, keepdims=True)
     # values that differ from token to token, so that no part stands for the whole
     value = torch.from_numpy(np.random.default_rng(0).normal(size=(len(spans), length, 8))).float()
-    kept = WindowOutputs(OneLayer(len(spans)), length)  # type: ignore[arg-type]
+    kept = WindowOutputs(OneLayer(len(spans)), length)
     kept.add(tile_of(attention, queries, value))
     assert kept.window(kept.shares())[0].tolist() == [16, 64, 512, 2048, 16]
     of_all = FIRST * (1 / 1501 + 1 / 2048) / 2

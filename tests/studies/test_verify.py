@@ -244,7 +244,7 @@ def test_head_metrics_are_read_as_layers_by_heads(run, tmp_path, more_layers):
 
 
 def test_head_metrics_of_another_model_are_refused(run, tmp_path):
-    with pytest.raises(ChoiceError, match=MODEL):
+    with pytest.raises(RunError, match=MODEL):
         hs.verify(run, scores=head_metrics(tmp_path, run), model="google/gemma-3-270m")
 
 

@@ -89,7 +89,7 @@ def test_types_without_a_head_are_folded_and_stay_reachable(browser):
     assert seen.errors == []
     found = seen.found
     assert "induction" in found["nav"]
-    assert "syntactic" in found["bare"]
+    assert "coreference" in found["bare"]
     for shown in (found["nav"], found["filters"], found["rows"]):
         assert not {*shown} & {*found["bare"]}
     assert found["opened"] == found["bare"][:1]

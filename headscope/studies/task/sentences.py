@@ -105,11 +105,11 @@ def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
         f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
         f"{', '.join(circuit['heads'])}"
     )
-    kept = in_interval(circuit["faithfulness"], show=number)
+    faithfulness = in_interval(circuit["faithfulness"], show=number)
     by_random = float(np.mean([one["faithfulness"] for one in circuit["random"]]))
     yield (
         f"on the other half replacing all heads takes {number(circuit['total_effect'])} {unit}; "
-        f"these heads alone keep {kept} of that, {circuit['sets']} random sets "
+        f"these heads alone keep {faithfulness} of that, {circuit['sets']} random sets "
         f"{number(by_random)} on average (p = {circuit['p_value']:.3f}); replacing these heads "
         f"takes {number(circuit['completeness'])} of it (p = {circuit['completeness_p_value']:.3f})"
     )
