@@ -160,8 +160,8 @@ def _script_data(
                 # attention up to each query, or all of it if some query looks at keys after it
                 pattern = of_prompts[at]
                 is_whole = np.triu(pattern, 1).any()
-                cells = pattern.ravel() if is_whole else pattern[lower_triangle(len(pattern))]
-                packed_cells = hundredths(cells)
+                lower = lower_triangle(len(pattern))
+                packed_cells = hundredths(pattern.ravel() if is_whole else pattern[lower])
             cells[name].append(packed_cells)
     return {
         # what the report's scripts read
