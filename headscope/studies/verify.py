@@ -430,7 +430,7 @@ def published_name(model: str, published: Sequence[str]) -> str:
         close = get_close_matches(short, published, MOST_CLOSE, cutoff=0.5)
     suggestion = f"; close names: {', '.join(close)}" if close else ""
     raise RunError(
-        f"no published scores of {model!r:.80}{suggestion}; name one of the {len(published)} models "
+        f"no published scores of {model!r:.80}{suggestion}; name one of {len(published)} models "
         "in data/published_models.csv.xz by --model, or give --scores"
     )
 
