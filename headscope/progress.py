@@ -75,7 +75,9 @@ def progress_bar(
             yield silent
         return
     on_cost = _on_cost.get() if announced else None
-    with _Bar(doing, unit, loads=loads) if person_waits() else nullcontext() as bar:
+    # a bar is drawn where somebody sees it; costs are announced in a pipe too
+    optional_bar = _Bar(doing, unit, loads=loads) if person_waits() else nullcontext()
+    with optional_bar as bar:
         update = silent if bar is None else bar.update
         yield update if on_cost is None else Forecast(update, on_cost, unit).update
 
@@ -242,7 +244,7 @@ class Forecast:
 
 
 def cost(seconds: float, amount: str = "") -> str:
-    """What work costs, in words: its time, and the memory that was taken so far.
+    """Time that work takes, and the memory taken so far, in words.
 
     Memory may grow: a run of SmolLM2 takes 1.7 GB when this is said, and 2.0 GB at its end.
 

@@ -57,7 +57,7 @@ def haystack_answers(
     names: Sequence[str],
     change: Intervention | None = None,
 ) -> pd.DataFrame:
-    """How well a causal model answers the questions of haystacks, a row for each question.
+    """Answer a haystack's questions with a causal model; a row for each question.
 
     Args:
         model: the model.

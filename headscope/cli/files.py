@@ -70,7 +70,7 @@ def write_study(
 def print_study(study: StudyResult, files: Sequence[Path], format: Format) -> None:
     """Print a study in a format, and name the files that were written.
 
-    Standard output of another format than a table is for programs: files are named beside it.
+    Standard output of another format than a table is for programs: standard error names the files.
     """
     if format == "table":
         print_rich(study.lines())

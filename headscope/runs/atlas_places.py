@@ -1,8 +1,8 @@
 """Atlases that other people publish: `atlas:PLACE/NAME`, in a folder or at a URL.
 
-PLACE is what `make atlas MODELS="…"` writes: `atlases.csv`, which has a checksum for each atlas,
-and the atlases beside it. An atlas from a URL is kept in the cache, and is fetched again only if
-the checksum that is published there has changed.
+`make atlas MODELS="…"` writes a place: the atlases, and `atlases.csv` with a checksum for each.
+An atlas from a URL is kept in the cache, and is fetched again only if the checksum that is
+published there has changed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pandas as pd
@@ -53,7 +53,6 @@ def placed_atlas(location: str, file: str) -> Path:
         return path
     content = _content(location, file, is_url)
     _check(content, stated, f"{location}/{file}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     return write_file(path, content, overwrite=True)
 
 
@@ -62,7 +61,7 @@ def _stated_checksum(table: bytes, location: str, file: str) -> str:
     try:
         checksums = pd.read_csv(io.BytesIO(table), dtype=str).set_index("file")["sha256"]
     except (ValueError, KeyError) as error:
-        raise RunError(f"{location}/{TABLE} is no table of atlases: {first_line(error)}") from error
+        raise RunError(f"{location}/{TABLE} does not list atlases: {first_line(error)}") from error
     if file not in checksums.index:
         raise RunError(
             f"{location} has no atlas {file}{nearest_name(file, list(checksums.index))}; "
@@ -75,8 +74,8 @@ def _check(content: bytes, stated: str, path: Any) -> None:
     actual = hashlib.sha256(content).hexdigest()
     if actual != stated:
         raise RunError(
-            f"{path} has the checksum {actual[:12]}…, and {TABLE} beside it states {stated[:12]}…; "
-            "copy the file again"
+            f"{path} has the checksum {actual[:12]}…, and {TABLE} in the same folder states "
+            f"{stated[:12]}…; copy the file again"
         )
 
 
@@ -97,7 +96,7 @@ def _content(location: str, file: str, is_url: bool) -> bytes:
         request = Request(url, headers={"User-Agent": "headscope"})
         with urlopen(request, timeout=_SECONDS) as answer:
             content: bytes = answer.read(MOST_PACKED_BYTES + 1)
-    except (URLError, OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise RunError(f"{url} cannot be read: {first_line(error)}") from error
     if len(content) > MOST_PACKED_BYTES:
         raise RunError(f"{url} is larger than {MOST_PACKED_BYTES / 2**20:.0f} MiB")

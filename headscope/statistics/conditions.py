@@ -243,7 +243,7 @@ def undecided_in_words(row: Row) -> str:
             f"its {row['n']} queries lie in fewer than {MIN_BLOCKS} blocks of documents, too few "
             "for an interval"
         )
-    if rival(row) == SURFACE:
+    if alternative(row) == SURFACE:
         return (
             f"its surrogate is wrong at {row['surrogate_wrong']:.0f} of the queries that were read "
             f"again; needs {FEWEST_WRONG}"
@@ -251,8 +251,8 @@ def undecided_in_words(row: Row) -> str:
     return open_in_words(row)
 
 
-def rival(row: Row) -> str:
-    """What a row that is `not identifiable` cannot be told from: a baseline, or `SURFACE`."""
+def alternative(row: Row) -> str:
+    """The simpler explanation that a `not identifiable` row may have: a baseline, or `SURFACE`."""
     numbers = Numbers(row)
     is_of_surface = has_open_surrogate(numbers)[0] and not is_open(numbers)[0]
     return SURFACE if is_of_surface else str(row["baseline"])

@@ -27,12 +27,12 @@ from headscope.statistics.conditions import (
     QUERIES,
     Numbers,
     Row,
+    alternative,
     decided_failures,
     failures,
     has_no_interval,
     inconclusive,
     is_open,
-    rival,
     undecided_in_words,
 )
 
@@ -295,7 +295,7 @@ def _reason(row: Row, failing: Sequence[str]) -> str:
         general = row[GENERAL]
         return f"{tag}; general: {general}" if general else tag
     if verdict == UNIDENTIFIABLE:
-        return f"{name}, or {rival(row)}: this text cannot distinguish them; {numbers}"
+        return f"{name}, or {alternative(row)}: this text cannot distinguish them; {numbers}"
     fails = INCONCLUSIVE if verdict == INCONCLUSIVE else "fails"
     conditions = "; ".join(failing)
     return f"closest to {name}: {numbers}; {fails}: {conditions}"

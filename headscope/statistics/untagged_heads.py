@@ -12,7 +12,7 @@ from math import isnan
 import pandas as pd
 
 from headscope.relations.relation import PARTIAL_SINK, SINK
-from headscope.statistics.conditions import rival, undecided_in_words
+from headscope.statistics.conditions import alternative, undecided_in_words
 from headscope.statistics.head_lists import has_any_tag
 from headscope.statistics.tags import UNIDENTIFIABLE, is_undecided
 from headscope.statistics.wording import baseline_in_words
@@ -45,7 +45,7 @@ def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
     descriptions, lacking, counts = [], [], []
     for row in rows.to_dict("records"):
-        descriptions.append(alternatives(row["relation"], rival(row)))
+        descriptions.append(alternatives(row["relation"], alternative(row)))
         lacking.append(undecided_in_words(row))
         counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:.0f}")
     return rows.assign(
@@ -55,19 +55,19 @@ def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def alternatives(relation: str, rival: str) -> str:
+def alternatives(relation: str, alternative: str) -> str:
     """The two things a head may be doing, in words: the relation, or a baseline, or chance.
 
     Args:
         relation: name of the relation.
-        rival: what it cannot be told from; see `headscope.statistics.conditions.rival`.
+        alternative: what it cannot be told from; see `headscope.statistics.conditions.alternative`.
 
     >>> alternatives("obj:dep>head", "nearest-VERB")
     'obj → its head, or nearest verb'
     >>> alternatives("det:head>dep", "2-words-back")
     'head → its det, or 2 words back'
     """
-    other = baseline_in_words(rival) or "chance"
+    other = baseline_in_words(alternative) or "chance"
     return f"{_relation(relation)}, or {other}"
 
 

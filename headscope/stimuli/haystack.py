@@ -86,7 +86,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
             arrows.append(arrow(kind, query, question.answers, candidates))
         texts.append(f"{line} {question.answer}\n")
         end += len(texts[-1])
-    # for which all answers are candidates alike
+    # at the question about nothing all answers are candidates alike
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
     document = read_text(name, "".join(texts))
@@ -233,7 +233,7 @@ def _fault(row: Any) -> str:
 
 
 def _places(context: str, answer: str) -> Iterator[tuple[int, int]]:
-    """Where the answer stands in a context, as whole words."""
+    """Start and end of each place in a context where the answer stands as whole words."""
     pattern = rf"(?<![\p{{L}}\p{{N}}_]){regex.escape(answer)}(?![\p{{L}}\p{{N}}_])"
     for match in regex.finditer(pattern, context):
         yield match.span()

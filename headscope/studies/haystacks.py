@@ -194,7 +194,7 @@ def tagged_heads(run: Result | None) -> tuple[Head, ...]:
 
 @dataclass(frozen=True, eq=False)
 class WindowReading:
-    """What is read of one haystack while the model runs."""
+    """Attention and keys of one haystack, which are stored while the model runs."""
 
     window: Window
     queries: Int[ndarray, " question"]

@@ -106,8 +106,8 @@ def ranges(
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         RunError: the run has no model, or its weights have changed.
     """
-    if corpus is not None:
-        corpus = readable(corpus, seed=seed)
+    # a text that cannot be read is refused before a model is loaded
+    corpus = readable(corpus, seed=seed)
     with progress_bar(progress) as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "study range")
@@ -181,7 +181,7 @@ def read_rows(
 
 
 class WindowOutputs:
-    """How much of each head's output is left if it attends to the last and the first tokens alone.
+    """Share of each head's output that is left if it sees the last and the first tokens alone.
 
     Args:
         model: whose heads these are.

@@ -23,7 +23,7 @@ from headscope.runs.task_results import task_circuits
 from headscope.settings import Settings, settings_of
 from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
-from headscope.statistics.conditions import Row, rival
+from headscope.statistics.conditions import Row, alternative
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
@@ -231,7 +231,7 @@ def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
     if len(undecided):
         undecided = undecided.sort_values("lift", ascending=False, kind="stable")
         largest = undecided.iloc[0]
-        pair = alternatives(largest["relation"], rival(largest.to_dict()))
+        pair = alternatives(largest["relation"], alternative(largest.to_dict()))
         others = f" (and {len(undecided) - 1} more)" if len(undecided) > 1 else ""
         parts.append(f"{UNIDENTIFIABLE}: {pair}{others}")
     if parts:

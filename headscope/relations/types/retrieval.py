@@ -78,7 +78,7 @@ IN_HAYSTACK = Relation(
     baseline=Baseline(partial(nearest_candidate, kind=NEEDLE), by_class=False),
     matched_control=beside_the_answer,
 )
-"""Its controls are the other answers of the same form."""
+"""The relation of haystacks; controls are the other answers of the same form."""
 
 TYPE = HeadType(
     name="retrieval",

@@ -129,12 +129,12 @@ class Judge:
 
     @property
     def total_effect(self) -> Float[ndarray, " prompt"]:
-        """What replacing all heads takes from the metric; NaN at prompts that chose."""
+        """Loss of the metric if all heads are replaced; NaN at prompts that chose."""
         total = self.runner.clean - self.floor
         return np.where(self.runner.prompts.halves == JUDGES, total, np.nan)
 
     def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
-        """What is left of that if these heads alone are not replaced."""
+        """Part of the total effect that is left if these heads alone are not replaced."""
         run = partial(self.runner.only, heads, JUDGES)
         beyond: ndarray = self._array("only", heads, run) - self.floor
         return beyond
