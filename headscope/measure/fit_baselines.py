@@ -158,9 +158,9 @@ def _notes(
             others.append(f"{name} ({row.rate:.2f}, here {hits[name].rate(choices[name]):.2f})")
     if others:
         notes.append(
-            f"for {len(others)} relations the fixed baseline is right more or less often by more "
-            f"than {OTHER_RATE:.0%} than in the English reference, and the rates of baselines are "
-            f"the text's own: {', '.join(others)}"
+            "the rate of the fixed baseline differs from the English reference by more than "
+            f"{OTHER_RATE:g} for {len(others)} relations, whose baselines have the rates of this "
+            f"text: {', '.join(others)}"
         )
     # only where the text has enough queries to tell
     worse: dict[str, float] = {}

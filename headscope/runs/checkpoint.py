@@ -213,6 +213,11 @@ def run_facts(
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content."""
     corpora = info.get("corpora", {})
+    # a user's file of haystacks may change between two starts
+    haystacks: dict[str, str] = {}
+    for name in info.get("settings", {}).get("haystack") or ():
+        if not name.isdigit():
+            haystacks[name] = file_sha256(Path(name))
     relations = {name: limits.record() for name, limits in thresholds.items()}
     facts = {
         "model": info.get("model"),
@@ -220,6 +225,7 @@ def run_facts(
         "engine": info.get("engine"),
         "settings": info.get("settings"),
         "corpora": corpora.get("asked"),
+        "haystacks": haystacks,
         "relations": relations,
         "versions": versions,
     }

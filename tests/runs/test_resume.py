@@ -16,6 +16,7 @@ from headscope.measure.loss_check import LossCheck
 from headscope.measure.second_reading import SecondReading
 from headscope.models import stream
 from headscope.runs import checkpoint
+from headscope.runs.checkpoint import run_facts
 from tests.helpers.disks import disk, fill
 from tests.helpers.models import save_model
 from tests.helpers.run_folders import content, state_of
@@ -320,3 +321,14 @@ def test_a_full_disk_keeps_sums_where_there_is_room_and_the_run_goes_on_from_the
         assert content(out) == content(whole)
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert all(path.is_relative_to(out) for path in files)
+
+
+def test_a_haystack_file_with_other_content_is_another_run(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("{}")
+    info = {"settings": {"haystack": [str(path)]}}
+    facts = run_facts(info, {}, {})
+    assert run_facts(info, {}, {}) == facts
+    path.write_text("{} ")
+    assert run_facts(info, {}, {}) != facts
+    assert run_facts({"settings": {"haystack": ["2048"]}}, {}, {})["haystacks"] == {}
