@@ -65,7 +65,18 @@ def report_type(browser: Browser, out: Path) -> None:
 
 @picture
 def figure_layers(browser: Browser, out: Path) -> None:
-    headscope("draw", "atlas", "atlas:smollm2", "--kind", "layers", "--width", "6", "--out", out)
+    headscope(
+        "draw",
+        "atlas",
+        "atlas:smollm2",
+        "--kind",
+        "layers",
+        "--width",
+        "6",
+        "--overwrite",
+        "--out",
+        out,
+    )
 
 
 @picture
