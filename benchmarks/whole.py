@@ -90,7 +90,7 @@ def _measured(name: str, tokens: int, modes: dict[str, list[str]]) -> dict[str, 
             whole = spent(partial(_classify, name, tokens, options, run))
             info = json.loads((run / "run.json").read_text(encoding="utf-8"))
             provenance = info["provenance"]
-            dtype = info["precision"]["dtype"] if info["precision"] else "float32"
+            dtype = info["precision"]["dtype"] if info.get("precision") else "float32"
             windows = text_windows(loaded, corpora, tokens=provenance["tokens"], length=256)
             batches = forward_batches(windows)
             network = _bare(name).to(getattr(torch, dtype))
