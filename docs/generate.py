@@ -28,6 +28,7 @@ from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
 from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
+from headscope.relations.baselines import baseline_in_words
 from headscope.relations.label_names import published_names
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
@@ -40,7 +41,6 @@ from headscope.statistics.columns import (
     HEAD_COLUMNS,
 )
 from headscope.statistics.result import by_name
-from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
 from headscope.views.terminal_tables import number_text
 

@@ -34,8 +34,8 @@ from headscope.statistics.tags import (
     NO,
     UNIDENTIFIABLE,
 )
+from headscope.statistics.words import findings
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
-from headscope.views.head_account import findings
 
 PAGES = Path(__file__).parent / "results"
 START = Path(__file__).parent / "index.md"

@@ -31,10 +31,10 @@ from headscope.runs.tables import (
     table_to_csv,
 )
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, rows_of_head
+from headscope.statistics.head_lists import partial_sinks
+from headscope.statistics.head_table import closest_rows
 from headscope.statistics.reasons import rows_to_report
 from headscope.statistics.result import Result
-from headscope.statistics.tags import closest_rows
-from headscope.statistics.untagged_heads import partial_sinks
 from headscope.user_tables import json_content
 
 VERSION = "card_version"

@@ -55,7 +55,6 @@ from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums_file import read_sums, sums_file
 from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES
 from headscope.runs.write import utf8
-from headscope.statistics.cautions import is_preliminary, with_cautions
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -63,9 +62,10 @@ from headscope.statistics.columns import (
     PRELIMINARY,
     REPLICATES,
 )
+from headscope.statistics.head_table import with_cautions, with_replicates
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import tags_in_order, with_replicates
+from headscope.statistics.tags import is_preliminary, tags_in_order
 
 RECORD, REPORT = RUN_RECORD, "report.html"
 SUMS = "sums.npz"

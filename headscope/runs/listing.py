@@ -10,7 +10,8 @@ from headscope.statistics.columns import REPLICATES
 from headscope.statistics.head_lists import strongest
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE, is_sink, reasons
+from headscope.statistics.tags import NO_TYPE, is_sink
+from headscope.statistics.words import reasons
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""

@@ -22,10 +22,10 @@ from headscope.statistics.columns import (
     TEXT_COLUMNS,
     TOP_COLUMNS,
 )
+from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.preference import of_text_alone, preference, top_rate
 from headscope.statistics.ratio import ratio
 from headscope.statistics.relation_sums import RelationSums, TallySums
-from headscope.statistics.wording import TIMES_CONTROL
 
 Baselines = Mapping[str, Mapping[str, Any]]
 """Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""

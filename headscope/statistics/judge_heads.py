@@ -3,7 +3,7 @@
 `weigh_run` makes the evidence of a tally (`headscope.statistics.estimates.weigh`) and its verdicts
 (`headscope.statistics.tags.verdicts`). `WeighedRun.surrogate_requests` are the tags that need a
 surrogate; `WeighedRun.judge` adds their scores, gives the verdicts again, and makes the table of
-heads (`headscope.statistics.tags.head_table`).
+heads (`headscope.statistics.head_table.head_table`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from headscope.relations.relation import (
     Relation,
     Threshold,
 )
-from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,
@@ -44,21 +43,22 @@ from headscope.statistics.columns import (
     TEXT_COLUMNS,
     strongest_effects_first,
 )
-from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD
+from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD, TIMES_CONTROL
 from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
+from headscope.statistics.head_table import head_table, types_of_heads
 from headscope.statistics.ratio import LEVEL, RESAMPLES
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
 from headscope.statistics.tags import (
+    FEWEST_DOCUMENTS,
     TAGGED,
     decidable_relations,
-    head_table,
+    is_preliminary,
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
 
 THRESHOLDS: Mapping[str, Any] = {

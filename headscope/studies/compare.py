@@ -21,8 +21,9 @@ from headscope.errors import RunError, check_choice
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import RunName, run_names, the_run
+from headscope.statistics.head_table import with_no_type
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order, with_no_type
+from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.colours import types_in_order

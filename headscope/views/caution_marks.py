@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
-
 import pandas as pd
 
-from headscope.statistics.cautions import FEWEST_DOCUMENTS, FEWEST_HARD, WORDS
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY, REPLICATES
 from headscope.statistics.tags import NO_TYPE
+from headscope.statistics.words import CAUTIONS, HeadRow, has_caution
 from headscope.views.colours import letter
-
-MEANINGS = {
-    PRELIMINARY: (
-        f"the tag rests on fewer than {FEWEST_DOCUMENTS} documents of text or fewer than "
-        f"{FEWEST_HARD} hard queries"
-    ),
-    BELOW_BASELINE: (
-        "the head's hit rate is below that of the relation's baseline; the tag rests on the hard "
-        "queries, where the baseline is wrong"
-    ),
-}
-"""Meaning of each of the words."""
 
 STAR = "*"
 """Sign of a head whose primary tag is preliminary."""
@@ -30,26 +15,6 @@ OUTLINE = "outline"
 """Sign of a head below its baseline in a picture."""
 UNCERTAIN = 0.5
 """Probability of a tag on another text below which an atlas marks it."""
-HeadRow = Mapping[Hashable, Any]
-"""A row of `heads.csv`, by column."""
-
-
-def has_caution(row: HeadRow, column: str, tag: str | None = None) -> bool:
-    """True if a head's tag of a type, the primary one by default, is listed in a column."""
-    types = str(row[column]).split(";")
-    name = row["primary"] if tag is None else tag
-    return name in types
-
-
-def marked_tag(row: HeadRow, tag: str) -> str:
-    """A head's tag with its cautions in words.
-
-    >>> row = {"primary": "far", "preliminary": "far", "below_baseline": ""}
-    >>> marked_tag(row, "far"), marked_tag(row, "sink")
-    ('far (preliminary)', 'sink')
-    """
-    words = [word for column, word in WORDS.items() if has_caution(row, column, tag)]
-    return f"{tag} ({', '.join(words)})" if words else tag
 
 
 def is_uncertain(row: HeadRow) -> bool:
@@ -74,7 +39,7 @@ def caution_signs(heads: pd.DataFrame, below_sign: str = OUTLINE) -> dict[str, s
     sign_of_column = {PRELIMINARY: STAR, BELOW_BASELINE: below_sign}
     rows = heads.to_dict("records")
     signs = {}
-    for column, word in WORDS.items():
+    for column, (word, _) in CAUTIONS.items():
         count = sum(has_caution(row, column) for row in rows)
         if count:
             signs[column] = f"{sign_of_column[column]}: {word} ({count})"
@@ -84,13 +49,13 @@ def caution_signs(heads: pd.DataFrame, below_sign: str = OUTLINE) -> dict[str, s
 def caution_legend(heads: pd.DataFrame, below_sign: str = OUTLINE) -> list[str]:
     """The lines of `caution_signs`, each with what the word means."""
     signs = caution_signs(heads, below_sign)
-    return [f"{sign}: {MEANINGS[column]}" for column, sign in signs.items()]
+    return [f"{sign}: {CAUTIONS[column][1]}" for column, sign in signs.items()]
 
 
 def meanings(heads: pd.DataFrame) -> list[str]:
     """Each word that a tag of these heads has, with what it means."""
     lines = []
-    for column, word in WORDS.items():
+    for column, (word, meaning) in CAUTIONS.items():
         if (heads[column] != "").any():
-            lines.append(f"{word}: {MEANINGS[column]}")
+            lines.append(f"{word}: {meaning}")
     return lines

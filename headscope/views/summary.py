@@ -15,19 +15,12 @@ from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
-from headscope.statistics.head_lists import strongest
+from headscope.statistics.head_lists import partial_sinks, strongest, undecided
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
-from headscope.statistics.untagged_heads import partial_sinks, undecided
+from headscope.statistics.words import HeadRow, has_caution, marked_tag
 from headscope.stimuli.natural_text import few_documents
-from headscope.views.caution_marks import (
-    HeadRow,
-    caution_legend,
-    has_caution,
-    head_letter,
-    marked_tag,
-    meanings,
-)
+from headscope.views.caution_marks import caution_legend, head_letter, meanings
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
@@ -224,7 +217,7 @@ def head_lines(
     Args:
         heads: a row per head, as in `heads.csv`.
         undecided_heads: the two that the text does not separate, by the heads' names; see
-            `headscope.statistics.untagged_heads.undecided`.
+            `headscope.statistics.head_lists.undecided`.
         partial: mass of heads that are partial sinks, by their names.
     """
     sinks = (
