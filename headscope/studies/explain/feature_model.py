@@ -26,11 +26,15 @@ from headscope.studies.explain.catalogue import (
     kinds_of_tokens,
 )
 from headscope.studies.explain.content import LayerRows, raised_pairs
-from headscope.studies.explain.feature import Feature
-from headscope.studies.explain.fit import LayerFit, Selector
-from headscope.studies.explain.pattern_scores import PatternPair, PatternScores, scores
-from headscope.studies.explain.places import PLACE_FEATURES
-from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
+from headscope.studies.explain.features import PLACE_FEATURES, Feature
+from headscope.studies.explain.fit import Fitted, LayerFit, Selector, map_heads, newton
+from headscope.studies.explain.pattern_scores import (
+    PatternPair,
+    PatternScores,
+    kl_divergences,
+    log_pattern,
+    scores,
+)
 
 LISTED = 3
 """Number of tokens and of classes that are listed."""
