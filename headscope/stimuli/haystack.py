@@ -8,7 +8,7 @@ so that each is a distractor of the others. The question about nothing reads the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     # at the question about nothing all answers are candidates alike
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
-    document = read_text(name, "".join(texts))
-    links = tuple(link for link in arrows if link is not None)
-    return replace(document, arrows=links, stimulus=HAYSTACK.name)
+    return read_text(name, "".join(texts)).with_arrows(arrows, stimulus=HAYSTACK.name)
 
 
 def haystack_documents(

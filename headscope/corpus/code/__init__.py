@@ -60,8 +60,7 @@ def read_python(path: Path, text: str) -> Document:
         words.append(Word(match.group(), first, end, line_number))
     folder = path.parent.name
     name = f"{folder}.{path.stem}" if folder else path.stem
-    arrows = tuple(link for link in links if link is not None)
-    return Document(name, text, tuple(words), source=str(path), arrows=arrows)
+    return Document(name, text, tuple(words), source=str(path)).with_arrows(links)
 
 
 def _of_names(occurrences: list[Occurrence]) -> Iterator[Arrow | None]:
