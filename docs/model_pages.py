@@ -29,12 +29,12 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.runs.write import write_file
 from headscope.statistics.general_labels import distinct_tags, shown_relations
+from headscope.statistics.in_words import findings
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
     UNIDENTIFIABLE,
 )
-from headscope.statistics.words import findings
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
 
 PAGES = Path(__file__).parent / "results"

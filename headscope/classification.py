@@ -134,7 +134,10 @@ def classify_heads(
         seed=settings.seed,
         progress=listener.of_reread,
     )
-    with _weights(model, settings):
+    shuffled: AbstractContextManager[None] = nullcontext()
+    if settings.null_model:
+        shuffled = null_model(model.engine, seed=settings.seed)
+    with shuffled:
         read(
             BatchReader(model, summed, settings.seed, pairs=pairs),
             text.stream,
@@ -286,13 +289,6 @@ def _begin_sums(
     facts = run_facts(info.to_json(), thresholds, versions())
     session.checkpoint.begin(facts, text.natural, sums, on_message=session.on_message)
     return sums
-
-
-def _weights(model: LoadedModel, settings: Settings) -> AbstractContextManager[None]:
-    """Shuffle the attention weights of a null model while it is read."""
-    if not settings.null_model:
-        return nullcontext()
-    return null_model(model.engine, seed=settings.seed)
 
 
 def _stopping_rule(

@@ -96,17 +96,11 @@ def card_json(run: Result) -> str:
             card[key] = value
     # thresholds, without which the evidence has no verdicts
     thresholds = {}
-    for name in sorted(set(_full_names(evidence))):
+    for name in sorted(set(evidence["type"] + "/" + evidence["relation"])):
         thresholds[name] = run.thresholds[name].record()
     card["relations"] = thresholds
     card["heads"] = _head_records(replace(run, evidence=evidence))
     return json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _full_names(evidence: pd.DataFrame) -> pd.Series:
-    """The full name of each row's relation."""
-    names: pd.Series = evidence["type"] + "/" + evidence["relation"]
-    return names
 
 
 def read_card(path: str | Path) -> Result:

@@ -13,8 +13,8 @@ import pandas as pd
 from headscope.measure.example import ExampleRequest
 from headscope.relations.relation import MIN_QUERIES, PARTIAL_SINK, SINK, Relation
 from headscope.statistics.conditions import undecided_in_words
+from headscope.statistics.in_words import alternatives
 from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided
-from headscope.statistics.words import alternatives
 
 TAGS_PER_HEAD = 3
 """Relations that a head is shown with."""
@@ -119,11 +119,14 @@ def partial_sinks(table: pd.DataFrame) -> pd.DataFrame:
         `description`.
     """
     sinks = table[table["type"] == SINK]
-    sinks = sinks.assign(description=[meaning.partition(",")[0] for meaning in sinks["meaning"]])
+    # the place is the beginning of the meaning
+    descriptions = sinks["meaning"].str.split(",", n=1).str[0]
+    sinks = sinks.assign(description=descriptions)
     is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
-    rows = sinks[~has_any_tag(sinks) & is_large]
-    rows = rows.sort_values("mass", ascending=False, kind="stable")
-    return rows.drop_duplicates(_HEAD).sort_values(_HEAD)
+    is_untagged = ~has_any_tag(sinks)
+    rows = sinks[is_untagged & is_large]
+    largest_first = rows.sort_values("mass", ascending=False, kind="stable")
+    return largest_first.drop_duplicates(_HEAD).sort_values(_HEAD)
 
 
 def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:

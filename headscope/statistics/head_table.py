@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from headscope.statistics.columns import BELOW_BASELINE, HEAD_COLUMNS, PRELIMINARY, REPLICATES
+from headscope.statistics.in_words import reasons
 from headscope.statistics.tags import (
     NO_TYPE,
     UNCLASSIFIED,
@@ -14,7 +15,6 @@ from headscope.statistics.tags import (
     is_below_baseline,
     is_undecided,
 )
-from headscope.statistics.words import reasons
 
 _NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
 _HEAD = ["layer", "head"]

@@ -1,6 +1,6 @@
 """Rows to report of a head: its tags, near misses and effects.
 
-`headscope.statistics.words` puts them into words.
+`headscope.statistics.in_words` puts them into words.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headscope.heads import check_head_exists, parse_head
 from headscope.relations.effects import WRITES
 from headscope.statistics.columns import rows_of_head, strongest_effects_first
 from headscope.statistics.general_labels import tag_names
+from headscope.statistics.in_words import NEAR_MISSES, marked_names
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -24,7 +25,6 @@ from headscope.statistics.tags import (
     evidence_order,
     is_undecided,
 )
-from headscope.statistics.words import NEAR_MISSES, marked_names
 
 NEAR_LIFT = 0.02  # below that a relation counts as noise, not as a near miss
 MIN_UNIQUE = 0.005

@@ -328,18 +328,16 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     """
     had_no_type = heads["primary_first"].isin(NO_TYPE)
     has_no_type = heads["primary"].isin(NO_TYPE)
-    is_open = np.array([_has_open_primary(row) for row in heads.to_dict("records")], bool)
+    # the primary type of one run may be undecided in the other
+    is_open = np.zeros(len(heads), bool)
+    for i, row in enumerate(heads.to_dict("records")):
+        undecided = row["undecided"].split(";")
+        is_open[i] = row["primary_first"] in undecided or row["primary"] in undecided
     stays_without_type = had_no_type & has_no_type
     is_other = heads["primary"] != heads["primary_first"]
     has_other_primary = is_other & ~stays_without_type & ~is_open
     has_other_tags = (heads["gained"] != "") | (heads["lost"] != "")
     return has_other_primary | has_other_tags
-
-
-def _has_open_primary(row: Mapping[Any, Any]) -> bool:
-    """True if the primary type of one run is undecided in the other."""
-    undecided = row["undecided"].split(";")
-    return row["primary_first"] in undecided or row["primary"] in undecided
 
 
 class Outcome(NamedTuple):

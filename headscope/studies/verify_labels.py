@@ -26,6 +26,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import EFFECT_NAMES, rows_of_head
 from headscope.statistics.conditions import Row, strictest_control
 from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.in_words import direct_effects_in_words, findings, label_in_words
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import (
@@ -36,7 +37,6 @@ from headscope.statistics.tags import (
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.words import direct_effects_in_words, findings, label_in_words
 from headscope.studies.study import Study, study, table_columns
 from headscope.user_tables import read_csv, table_of_frame
 from headscope.views.study_result import StudyResult

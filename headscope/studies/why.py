@@ -24,10 +24,10 @@ from headscope.settings import Settings, settings_of
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.in_words import findings, marked_names, numbers_of_head, title_of_head
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import evidence_order
-from headscope.statistics.words import findings, marked_names, numbers_of_head, title_of_head
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.head_account import why as why_head

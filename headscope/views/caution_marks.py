@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY, REPLICATES
+from headscope.statistics.in_words import CAUTIONS, HeadRow, has_caution
 from headscope.statistics.tags import NO_TYPE
-from headscope.statistics.words import CAUTIONS, HeadRow, has_caution
 from headscope.views.colours import letter
 
 STAR = "*"

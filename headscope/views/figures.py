@@ -25,9 +25,9 @@ from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.columns import BELOW_BASELINE
 from headscope.statistics.head_lists import best_heads
+from headscope.statistics.in_words import has_caution
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.statistics.words import has_caution
 from headscope.views.caution_marks import caution_signs, head_letter, is_uncertain
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 

@@ -1,6 +1,6 @@
 """An account of a head: its tags, every condition with its number, near misses, causes, examples.
 
-The sentences are those of `headscope.statistics.words`; here they are chosen and put in order.
+The sentences are those of `headscope.statistics.in_words`; here they are chosen and put in order.
 """
 
 from __future__ import annotations
@@ -15,6 +15,14 @@ from headscope.measure.example import Example
 from headscope.relations.relation import Threshold
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
 from headscope.statistics.head_lists import partial_sinks, undecided
+from headscope.statistics.in_words import (
+    Accounts,
+    causes_in_words,
+    direct_effects_in_words,
+    feature_model_in_words,
+    findings,
+    partial_sink_in_words,
+)
 from headscope.statistics.reasons import (
     NEAR_LIFT,
     check_relation,
@@ -25,14 +33,6 @@ from headscope.statistics.reasons import (
 )
 from headscope.statistics.result import Result
 from headscope.statistics.tags import INCONCLUSIVE, NO_TAG
-from headscope.statistics.words import (
-    Accounts,
-    causes_in_words,
-    direct_effects_in_words,
-    feature_model_in_words,
-    findings,
-    partial_sink_in_words,
-)
 
 
 def why(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:

@@ -12,9 +12,9 @@ from importlib.resources import files
 
 from headscope.heads import head_name, layer_name
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.statistics.in_words import HeadRow, has_caution, marked_tag
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE
-from headscope.statistics.words import HeadRow, has_caution, marked_tag
 from headscope.views.caution_marks import caution_legend, head_letter
 from headscope.views.colours import colour, is_sink_type, letter, type_class, type_style
 

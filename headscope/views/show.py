@@ -286,13 +286,15 @@ def _read_text(model: Model, text: str, generate: int) -> _ShownText:
 def _show_patterns(patterns: Patterns, names: Sequence[str]) -> AttentionView | HeadsView:
     """Heads whose patterns were read before."""
 
-    def check(layer: int, head: int) -> None:
-        patterns[head_name(layer, head)]
+    def of_head(layer: int, head: int) -> Float[ndarray, "query key"]:
+        return patterns[head_name(layer, head)]
 
-    places = heads_of_names(names, patterns.layers, patterns.heads, check)
-    selected = np.stack([patterns[head_name(layer, head)] for layer, head in places])
+    # a head that was not read is refused
+    places = heads_of_names(names, patterns.layers, patterns.heads, of_head)
+    selected = np.stack([of_head(*place) for place in places])
     shown_text = _ShownText(patterns.window, tuple(patterns.tokens), notes=patterns.notes)
-    return _view(patterns.name, shown_text, places, selected, is_one=is_one_head(names))
+    is_one = is_one_head(names)
+    return _view(patterns.name, shown_text, places, selected, is_one=is_one)
 
 
 def _view(
@@ -331,7 +333,7 @@ def heads_of_names(
     names: Sequence[str],
     layers: Sequence[int],
     heads: Sequence[int],
-    check: Callable[[int, int], None],
+    check: Callable[[int, int], object],
 ) -> list[tuple[int, int]]:
     """Layer and number of each head that the names stand for, each once, in the order of names.
 

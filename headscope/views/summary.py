@@ -16,9 +16,9 @@ from headscope.settings import not_default
 from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
+from headscope.statistics.in_words import HeadRow, has_caution, marked_tag
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
-from headscope.statistics.words import HeadRow, has_caution, marked_tag
 from headscope.stimuli.natural_text import few_documents
 from headscope.views.caution_marks import caution_legend, head_letter, meanings
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter

@@ -24,7 +24,7 @@ from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import targets_of
 from headscope.relations.word_rows import UPOS
 from headscope.settings import Settings
-from headscope.statistics.preference import MixtureBound
+from headscope.statistics.estimates import MixtureBound
 from tests.helpers.prose import gum_windows, mini_tokenizer
 from tests.helpers.shared import pud, shared_data
 from tests.oracles.baseline_heads import BaselineHead, looking

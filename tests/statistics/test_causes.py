@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from headscope.statistics.causes import CAUSAL_EFFECT, EDGES, IDLE, NO_EFFECT, UNTESTED, judged
-from headscope.statistics.words import causes_in_words
+from headscope.statistics.in_words import causes_in_words
 
 HEAD = {
     "kind": "tag",

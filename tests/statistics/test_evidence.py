@@ -23,6 +23,7 @@ from headscope.statistics.conditions import (
 from headscope.statistics.estimates import weigh
 from headscope.statistics.head_lists import undecided
 from headscope.statistics.head_table import head_table
+from headscope.statistics.in_words import reasons
 from headscope.statistics.result import by_name
 from headscope.statistics.tag_counts import TagCounts, tag_counts
 from headscope.statistics.tags import (
@@ -36,9 +37,8 @@ from headscope.statistics.tags import (
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.words import reasons
 from headscope.views.head_account import explain_tags
-from headscope.views.report.sentences import threshold_sensitivity
+from headscope.views.report.wording import threshold_sensitivity
 
 NAMES = ("a/one", "a/two")
 RELATIONS = [

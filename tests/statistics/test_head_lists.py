@@ -20,8 +20,8 @@ from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
 from headscope.statistics.head_lists import best_heads, partial_sinks, strongest, wanted_examples
 from headscope.statistics.head_table import head_table
+from headscope.statistics.in_words import partial_sink_in_words
 from headscope.statistics.tags import with_thresholds
-from headscope.statistics.words import partial_sink_in_words
 from headscope.views.figures import relations_figure
 from headscope.views.report.data import page_data
 

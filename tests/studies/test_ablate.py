@@ -28,7 +28,7 @@ from headscope.statistics.causes import (
     UNTESTED,
     judged,
 )
-from headscope.statistics.words import causes_in_words
+from headscope.statistics.in_words import causes_in_words
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows

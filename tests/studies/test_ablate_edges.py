@@ -14,7 +14,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.window_pairs import WindowPairs
 from headscope.statistics.causes import CAUSAL_EFFECT, IDLE, NO_EFFECT, UNTESTED, judged
-from headscope.statistics.words import causes_in_words
+from headscope.statistics.in_words import causes_in_words
 from headscope.studies.ablate_edges import (
     CONTROLS,
     Tag,

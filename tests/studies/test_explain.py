@@ -19,7 +19,7 @@ from headscope.statistics.result import by_name
 from headscope.studies.explain.catalogue import GATES, SplitWindows, Term, Texts
 from headscope.studies.explain.content import LayerRows
 from headscope.studies.explain.feature_model import (
-    Judge,
+    JudgedRows,
     bits_without,
     explain_layer,
     explained,
@@ -135,7 +135,7 @@ def test_a_rule_has_no_more_features_than_it_may(texts, selector):
 def test_bits_are_those_of_a_loop_and_those_without_a_feature_are_those_of_a_refit(texts):
     planted = {"token 0": 2.0, "offset-1": 1.5, "key NOUN": 0.5}
     own, judged, fit = attention(texts, planted), texts.judged, texts.selection_rows
-    judge = Judge(own[judged], texts.seen[judged], texts.window.numpy()[judged])
+    judge = JudgedRows(own[judged], texts.seen[judged], texts.window.numpy()[judged])
     values = texts.values([Term(number(texts, name), -1) for name in planted])
     fitted = newton(own[:fit], texts.seen[:fit], values[:, :fit], torch.zeros(3), steps=12)
     slow = [

@@ -22,16 +22,16 @@ from headscope.settings import not_default
 from headscope.statistics.columns import PRELIMINARY, REPLICATES
 from headscope.statistics.conditions import matched_control_keys
 from headscope.statistics.head_lists import best_heads, strongest, undecided
+from headscope.statistics.in_words import CAUTIONS, causes_in_words
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tag_counts import tag_counts
 from headscope.statistics.tags import countable_types, is_undecided
-from headscope.statistics.words import CAUTIONS, causes_in_words
 from headscope.stimuli.natural_text import TEXT
-from headscope.views.report.sentences import (
-    head_sentences,
+from headscope.views.report.wording import (
     in_words,
     instances_of,
     ladders,
+    lines_of_heads,
     relation_label,
     threshold_sensitivity,
     types_in_words,
@@ -156,7 +156,7 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in undecided_heads.iterrows()
     }
-    lines, rows = head_sentences(run), []
+    lines, rows = lines_of_heads(run), []
     for name, row in zip(run.heads.index, run.heads.to_dict("records"), strict=True):
         at = row["layer"], row["head"]
         causes = [] if run.causes is None else causes_in_words(run.causes, *at)

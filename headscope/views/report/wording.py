@@ -14,9 +14,9 @@ from headscope.relations import head_types
 from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.statistics.columns import GENERAL
 from headscope.statistics.head_lists import partial_sinks
+from headscope.statistics.in_words import condition_results, partial_sink_in_words
 from headscope.statistics.result import Result
 from headscope.statistics.tag_counts import TagCounts
-from headscope.statistics.words import condition_results, partial_sink_in_words
 from headscope.views.head_account import direct_effect_lines
 
 # after https://universaldependencies.org/u/pos/
@@ -116,7 +116,7 @@ def threshold_sensitivity(counts: Mapping[str, TagCounts]) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
 
-def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
+def lines_of_heads(run: Result) -> dict[tuple[int, int], list[str]]:
     """The lines of each head: general labels, partial sinks, effects and feature model.
 
     Args:
@@ -146,15 +146,11 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
         if run.effects is not None:
             effects = direct_effect_lines(run.effects, run.info.get("effects", {}), *key)
             lines += [f"Direct effect: {line}." for line in effects]
-        lines += _feature_model(run, row)
+        if run.feature_models is not None and pd.notna(row.get("explained")):
+            explained = f"explains {row['explained']:.0%} of its bits"
+            lines.append(f"Feature model ({explained}): {row['feature_model']}")
         sentences[key] = lines
     return sentences
-
-
-def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
-    if run.feature_models is None or pd.isna(row.get("explained")):
-        return []
-    return [f"Feature model (explains {row['explained']:.0%} of its bits): {row['feature_model']}"]
 
 
 def ladders(run: Result) -> list[dict[str, Any]]:
