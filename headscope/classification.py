@@ -50,7 +50,7 @@ from headscope.relations import relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import KeptPairs
-from headscope.runs.checkpoint import RunCheckpoint, run_facts
+from headscope.runs.checkpoint import RunCheckpoint, run_identity
 from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings
@@ -248,11 +248,11 @@ def _choose_precision(
     if settings.dtype != AUTO:
         return None
     if effects_among(relations):
-        return PrecisionCheck(WIDE, "what heads write is measured").facts
+        return PrecisionCheck(WIDE, "what heads write is measured").record
     if not isinstance(name, str | Path):
-        return PrecisionCheck(model.dtype, IN_MEMORY).facts
+        return PrecisionCheck(model.dtype, IN_MEMORY).record
     if reason := reason_for_wide(model):
-        return PrecisionCheck(WIDE, reason).facts
+        return PrecisionCheck(WIDE, reason).record
     # both precisions read the same beginning, and the narrow one must give the same sums
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
@@ -270,7 +270,7 @@ def _choose_precision(
     if precision.dtype == WIDE:
         models.open(name, **settings.loading())
         session.clock.lap("load again")
-    return precision.facts
+    return precision.record
 
 
 def _begin_sums(
@@ -286,8 +286,8 @@ def _begin_sums(
     size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
     sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
     thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
-    facts = run_facts(info.to_json(), thresholds, versions())
-    session.checkpoint.begin(facts, text.natural, sums, on_message=session.on_message)
+    identity = run_identity(info.to_json(), thresholds, versions())
+    session.checkpoint.begin(identity, text.natural, sums, on_message=session.on_message)
     return sums
 
 
@@ -296,7 +296,7 @@ def _stopping_rule(
 ) -> StoppingRule:
     return StoppingRule(
         of_attention(relations),
-        baselines.facts,
+        baselines.rates,
         text.expected_tokens,
         text.others,
         read_all=text.reads_all,
@@ -324,8 +324,8 @@ def _describe_reading(
     return replace(
         info,
         corpora={**(info.corpora or {}), "files": text.natural.files},
-        language=None if text.language is None else text.language.facts,
-        text_loss=loss.facts,
+        language=None if text.language is None else text.language.record,
+        text_loss=loss.record,
         text_read={**text_read, "blocks": blocks},
         notes=[shorten_paths(note, names) for note in notes],
     )

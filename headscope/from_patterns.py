@@ -125,7 +125,7 @@ def score_patterns(
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        language=text_language.facts if natural else None,
+        language=text_language.record if natural else None,
         notes=[*_notes(texts, tally), *notes, *baselines.notes],
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),

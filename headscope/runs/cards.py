@@ -159,14 +159,14 @@ def bibtex(run: Result) -> str:
     version = provenance.get("versions", {}).get("headscope", "")
     corpora = ", ".join(run.info.get("corpora", {}).get("asked", ())) or "synthetic stimuli"
     tokens = run.info.get("text_read", {}).get("tokens")
-    facts = [f"text: {corpora}" + (f", {tokens:,} tokens" if tokens else "")]
+    notes = [f"text: {corpora}" + (f", {tokens:,} tokens" if tokens else "")]
     if model.get("revision"):
-        facts.append(f"revision {model['revision']}")
+        notes.append(f"revision {model['revision']}")
     for checksum in model.get("weights_sha256", {}).values():
-        facts.append(f"weights sha256 {checksum[:CHECKSUM_DIGITS]}")
+        notes.append(f"weights sha256 {checksum[:CHECKSUM_DIGITS]}")
     fields = {
         "title": f"Attention heads of {run.name}, tagged by headscope {version}",
-        "note": "; ".join(facts),
+        "note": "; ".join(notes),
         "howpublished": REPOSITORY,
     }
     if provenance.get("time"):

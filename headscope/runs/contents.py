@@ -151,13 +151,13 @@ def run_from_files(
     with reading(folder):
         thresholds = in_current_words(record.relations)
         run = Result(**parts, thresholds=thresholds, info=inward(info, folder))
-        facts = run.info["model"]
-        layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
-        count = len(layers) * facts["heads"]
+        model = run.info["model"]
+        layers: Sequence[int] = model.get("attention_layers") or range(model["layers"])
+        count = len(layers) * model["heads"]
         # a forged number of layers must not be counted through
         expected: set[tuple[int, int]] = set()
         if count == len(run.heads):
-            expected = set(product(layers, range(facts["heads"])))
+            expected = set(product(layers, range(model["heads"])))
         faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
         fault = next(faults, None)
         if fault is not None:

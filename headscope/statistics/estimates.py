@@ -28,7 +28,7 @@ from headscope.statistics.ratio import Interval, rate_interval, ratio, ratio_inf
 from headscope.statistics.relation_sums import RelationSums, TallySums
 
 Baselines = Mapping[str, Mapping[str, Any]]
-"""Rates of baselines on a text; see `facts` of `headscope.measure.fit_baselines`."""
+"""Rates of baselines on a text; see `rates` of `headscope.measure.fit_baselines`."""
 NO_BASELINES: Baselines = MappingProxyType({})
 _COMPARED_COLUMNS = (*HARD_COLUMNS, *TOP_COLUMNS, *TEXT_COLUMNS.values())
 _Columns = dict[str, Any]
@@ -240,7 +240,7 @@ class MixtureBound:
 
     Args:
         corners: easy and hard rate of the baselines that no mixture of others exceeds, the easy
-            rates falling; see `FittedBaselines.facts`.
+            rates falling; see `FittedBaselines.rates`.
 
     >>> bound = MixtureBound([[1.0, 0.0], [0.4, 0.6], [0.0, 0.8]])
     >>> easy_rate = np.array([0.7, 0.2])

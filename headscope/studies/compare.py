@@ -197,11 +197,11 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
         both = f"{name} and {first_name}"
-        before = _facts(first.info)
-        after = _facts(run.info)
-        facts = [fact for fact in before | after if before.get(fact) != after.get(fact)]
-        if facts:
-            yield f"{both} differ in: {', '.join(facts)}"
+        before = _inputs_of(first.info)
+        after = _inputs_of(run.info)
+        differences = [name for name in before | after if before.get(name) != after.get(name)]
+        if differences:
+            yield f"{both} differ in: {', '.join(differences)}"
         else:
             yield f"the records of {both} name the same model, engine, corpora and settings"
         in_one_alone = sorted(_measured(first) ^ _measured(run))
@@ -218,16 +218,16 @@ def _measured(run: Result) -> set[str]:
     return set(_relation_ids(run))
 
 
-def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs_of(info: Mapping[str, Any]) -> dict[str, Any]:
     """Facts on a run that a difference may come from, by their names."""
-    facts: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name, value in info.get("model", {}).items():
-        facts[f"model {name}"] = value
-    facts["engine"] = info.get("engine")
+        inputs[f"model {name}"] = value
+    inputs["engine"] = info.get("engine")
     corpora = info.get("corpora", {})
-    facts["corpora"] = corpora.get("files")
-    facts.update(info.get("settings", {}))
-    return facts
+    inputs["corpora"] = corpora.get("files")
+    inputs.update(info.get("settings", {}))
+    return inputs
 
 
 def relation_changes(first: Result, other: Result) -> pd.DataFrame:

@@ -59,15 +59,15 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         return "\n\n".join(filter(None, [name, conditions]))
 
     # what the text cannot decide comes before the conditions, and a partial sink after them
-    parts = [name]
+    paragraphs = [name]
     undecided_heads = undecided(result.heads, evidence)
     label = head_name(layer, number)
     if label in undecided_heads.index:
         row = undecided_heads.loc[label]
-        parts.append(f"Not identifiable: {row['description']}: {row['why']}.")
-    parts.append(conditions)
+        paragraphs.append(f"Not identifiable: {row['description']}: {row['why']}.")
+    paragraphs.append(conditions)
     sinks = rows_of_head(partial_sinks(evidence), layer, number)
-    parts += [partial_sink_in_words(row) for row in sinks.to_dict("records")]
+    paragraphs += [partial_sink_in_words(row) for row in sinks.to_dict("records")]
 
     # the feature model, and tags that another feature explains
     of_head = rows_of_head(result.evidence, layer, number)
@@ -78,7 +78,7 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         lines = feature_model_in_words(models, result.heads, layer, number)
         for tag, feature in explained_by(models, layer, number, tags):
             lines.append(f"{tag} has no unique bits: explained by {feature}")
-        parts.append(_listed("Feature model:", lines))
+        paragraphs.append(_listed("Feature model:", lines))
 
     # what the head writes, and what its removal does
     if result.effects is None:
@@ -86,9 +86,9 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
     else:
         records = result.info.get("effects", {})
         effects = direct_effect_lines(result.effects, records, layer, number)
-    parts.append(_listed("Direct effects:", effects))
+    paragraphs.append(_listed("Direct effects:", effects))
     if result.causes is not None:
-        parts.append(_listed("Causes:", causes_in_words(result.causes, layer, number)))
+        paragraphs.append(_listed("Causes:", causes_in_words(result.causes, layer, number)))
 
     # examples of largest, middling and smallest mass of each relation
     of_relation: dict[str, list[Example]] = {}
@@ -113,8 +113,8 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         "[[query]], «target», … omitted tokens; 30: position of the next token; elsewhere: "
         "attention on tokens not shown"
     )
-    parts.append(_listed("\n".join(title), lines))
-    return "\n\n".join(filter(None, parts))
+    paragraphs.append(_listed("\n".join(title), lines))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def explain_tags(
@@ -131,13 +131,13 @@ def explain_tags(
     conditions that hold are named in one line, unless `relation` asks for it.
     """
     rows = rows_to_report(table, layer, head, relation)
-    parts = [f"{head_name(layer, head)}: {', '.join(rows.names)}"]
+    paragraphs = [f"{head_name(layer, head)}: {', '.join(rows.names)}"]
     if rows.all.empty:
-        parts.append(f"No tag: no relation has a lift above {NEAR_LIFT}.")
+        paragraphs.append(f"No tag: no relation has a lift above {NEAR_LIFT}.")
     else:
-        parts.append(_listed("In short:", findings(rows.all, thresholds)))
+        paragraphs.append(_listed("In short:", findings(rows.all, thresholds)))
     accounts = Accounts(thresholds)
-    parts += accounts.of(rows.tagged)
+    paragraphs += accounts.of(rows.tagged)
     near_misses = {
         "Not identifiable": rows.undecided,
         INCONCLUSIVE.capitalize(): rows.inconclusive,
@@ -145,9 +145,9 @@ def explain_tags(
     }
     for title, rows_of_section in near_misses.items():
         if len(rows_of_section):
-            parts.append(f"{title}:")
-            parts += accounts.of(rows_of_section, is_brief=relation is None)
-    return "\n\n".join(parts)
+            paragraphs.append(f"{title}:")
+            paragraphs += accounts.of(rows_of_section, is_brief=relation is None)
+    return "\n\n".join(paragraphs)
 
 
 def _listed(title: str, lines: list[str]) -> str:

@@ -14,9 +14,9 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
-from headscope.corpus.code import KINDS
 from headscope.corpus.conllu import CAUSAL, OTHER, UNIT
 from headscope.corpus.document import Document
+from headscope.corpus.python_files import KINDS
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY

@@ -118,7 +118,8 @@ class Edge:
 
     number: int | None
     """Place in the list of paths; None for a head's attention on a role."""
-    facts: Mapping[str, Any]
+    entry: Mapping[str, Any]
+    """Its entry in that list."""
     sender: Node
     receiver: Node
     points: Float[ndarray, "point xy"] = field(default_factory=lambda: np.zeros((4, 2)))
@@ -437,7 +438,7 @@ def _curves(
         # from the top of the sender to the receiver's port
         start_x = edge.sender.x
         start_y = edge.sender.y - NODE_HEIGHT / 2
-        end_x = edge.receiver.x + _PORTS.get(str(edge.facts.get("via")), 0.0)
+        end_x = edge.receiver.x + _PORTS.get(str(edge.entry.get("via")), 0.0)
         end_y = edge.receiver.y + NODE_HEIGHT / 2
         if edge.number is not None:
             end_y += 3  # room for the letter of the port
