@@ -30,7 +30,7 @@ from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import evidence_order
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.head_account import why as why_head
+from headscope.views.head_account import account
 from headscope.views.study_result import StudyResult
 
 NUMBERS = (
@@ -185,7 +185,7 @@ class HeadAnswers(StudyResult):
     @checked
     def why(self, head: Head, relation: Name | None = None) -> str:
         """Every condition of a head's tags with its number; see `headscope.Run.why`."""
-        return why_head(self.run, head, relation)
+        return account(self.run, head, relation)
 
     def __str__(self) -> str:
         return self.text

@@ -35,7 +35,7 @@ from headscope.statistics.result import Result
 from headscope.statistics.tags import INCONCLUSIVE, NO_TAG
 
 
-def why(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:
+def account(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:
     """Findings on a head, every condition of each tag with its number, then the near misses.
 
     Args:
@@ -51,8 +51,8 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
     if relation is not None:
         check_relation(result, relation)
     evidence = result.evidence_with_thresholds
-    account = explain_tags(evidence, result.thresholds, layer, number, relation=relation)
-    name, _, conditions = account.partition("\n\n")
+    tags_explained = explain_tags(evidence, result.thresholds, layer, number, relation=relation)
+    name, _, conditions = tags_explained.partition("\n\n")
     if result.preliminary:
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
     if relation is not None:

@@ -272,11 +272,8 @@ def _table(
             draws = [HeadDraw(RANDOM, share)]
         else:
             draws = [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
-        compared = [] if name == FEATURE_MODEL else draws
-        measured = _Measured(
-            draws=[losses.changed[_Change(name, draw)] for draw in draws],
-            feature_models=[losses.changed[_Change(FEATURE_MODEL, draw)] for draw in compared],
-        )
+        measured = [losses.changed[_Change(name, draw)] for draw in draws]
+        of_models = [losses.changed[_Change(FEATURE_MODEL, draw)] for draw in draws]
         row = {
             "replacement": name,
             "order": order,
@@ -284,8 +281,25 @@ def _table(
             "heads": len(head_sets[draws[0]]),
             "draws": len(draws),
         }
-        numbers = _numbers(measured, losses.unchanged, documents, seed)
-        rows.append(row | numbers)
+        # windows of a document are resampled together
+        before = _by_document([losses.unchanged], documents)
+        after = _by_document(measured, documents)
+        risen = rise(after, before, seed=seed)
+        row |= {
+            "loss": after.mean,
+            "rise": risen.mean,
+            "ci_low": risen.low,
+            "ci_high": risen.high,
+            "perplexity": exp(after.mean),
+            "lowest": exp(min(loss.mean for loss in measured)),
+            "highest": exp(max(loss.mean for loss in measured)),
+            "increase": 100 * expm1(risen.mean),
+        }
+        # the same heads with their own feature models
+        if name != FEATURE_MODEL:
+            over = rise(after, _by_document(of_models, documents), seed=seed)
+            row |= {"over_model": over.mean, "over_low": over.low, "over_high": over.high}
+        rows.append(row)
     return pd.DataFrame(rows, columns=STUDY.names)
 
 
@@ -328,40 +342,6 @@ def _by_document(losses: Sequence[TextLoss], documents: Int[ndarray, " window"])
         nats=np.bincount(number, nats),
         tokens=np.bincount(number, losses[0].tokens).astype(np.int64),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """Losses of one row of the table, a loss per draw."""
-
-    draws: Sequence[TextLoss]
-    feature_models: Sequence[TextLoss]
-    """Draws of the same heads with their own feature models; empty if these are the draws."""
-
-
-def _numbers(
-    measured: _Measured, unchanged: TextLoss, documents: Int[ndarray, " window"], seed: int
-) -> dict[str, float]:
-    """The numbers of a row."""
-    # windows of a document are resampled together
-    before = _by_document([unchanged], documents)
-    after = _by_document(measured.draws, documents)
-    risen = rise(after, before, seed=seed)
-    numbers = {
-        "loss": after.mean,
-        "rise": risen.mean,
-        "ci_low": risen.low,
-        "ci_high": risen.high,
-        "perplexity": exp(after.mean),
-        "lowest": exp(min(loss.mean for loss in measured.draws)),
-        "highest": exp(max(loss.mean for loss in measured.draws)),
-        "increase": 100 * expm1(risen.mean),
-    }
-    if measured.feature_models:
-        of_models = _by_document(measured.feature_models, documents)
-        over = rise(after, of_models, seed=seed)
-        numbers |= {"over_model": over.mean, "over_low": over.low, "over_high": over.high}
-    return numbers
 
 
 HeadLogits = Float[Tensor, "window _ query key"]
