@@ -118,11 +118,11 @@ def classify_heads(
     precision = _choose_precision(name, text, relations, settings, session)
     model = session.models.model  # `loaded`, or the same model in the other precision
     summed = baselines.parts(relations)
-    info = describe_input(model, of_attention(relations), corpora, settings)
-    info = replace(info, precision=precision, **baselines.record(summed))
+    run_info = describe_input(model, of_attention(relations), corpora, settings)
+    run_info = replace(run_info, precision=precision, **baselines.record(summed))
 
     # 5. measure
-    sums = _begin_sums(model, text, summed, info, settings, session)
+    sums = _begin_sums(model, text, summed, run_info, settings, session)
     stopping = _stopping_rule(text, relations, baselines)
     listener = Count(session.on_progress, text.most_tokens(sums.stopped))
     again = SecondReading(
@@ -153,9 +153,9 @@ def classify_heads(
 
         # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
         notes = [*length_notes, *haystack_notes, *baselines.notes]
-        info = _describe_reading(info, again, stopping, corpora, notes)
+        run_info = _describe_reading(run_info, again, stopping, corpora, notes)
         session.clock.lap("text loss")
-        result = _judge(again, info, settings, session)
+        result = _judge(again, run_info, settings, session)
 
     # 7. save
     # a model that was loaded by name can be loaded again
@@ -277,7 +277,7 @@ def _begin_sums(
     model: LoadedModel,
     text: Text,
     summed: Sequence[Relation],
-    info: RunInfo,
+    run_info: RunInfo,
     settings: Settings,
     session: Session,
 ) -> Sums:
@@ -286,7 +286,7 @@ def _begin_sums(
     size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
     sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
     thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
-    identity = run_identity(info.to_json(), thresholds, versions())
+    identity = run_identity(run_info.to_json(), thresholds, versions())
     session.checkpoint.begin(identity, text.natural, sums, on_message=session.on_message)
     return sums
 
@@ -304,7 +304,7 @@ def _stopping_rule(
 
 
 def _describe_reading(
-    info: RunInfo,
+    run_info: RunInfo,
     again: SecondReading,
     stopping: StoppingRule,
     corpora: Sequence[str | Path],
@@ -322,8 +322,8 @@ def _describe_reading(
     notes += few_documents(documents, blocks)
     text_read = stopping.record(sums.token_counts.tokens, documents, sums.stopped)
     return replace(
-        info,
-        corpora={**(info.corpora or {}), "files": text.natural.files},
+        run_info,
+        corpora={**(run_info.corpora or {}), "files": text.natural.files},
         language=None if text.language is None else text.language.record,
         text_loss=loss.record,
         text_read={**text_read, "blocks": blocks},
@@ -331,12 +331,12 @@ def _describe_reading(
     )
 
 
-def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Session) -> Result:
+def _judge(again: SecondReading, run_info: RunInfo, settings: Settings, session: Session) -> Result:
     """Tag the heads, compared with their surrogates, and cut out examples of those that are
     tagged.
     """
     clock, sums = session.clock, again.sums
-    weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
+    weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, run_info=run_info)
     clock.lap("judge")
     # surrogates are fitted for the heads that depend on them alone
     surrogates: dict[SurrogateRequest, SurrogateScore] = {}

@@ -120,7 +120,7 @@ def score_patterns(
         pairs = arrays_of(patterns, texts, sinks=sinks)
         pairs = _recorded(pairs, scored, Steps(bar, len(texts)).advance)
         tally = _tally(pairs, texts, parts, seed, sinks=sinks)
-    info = RunInfo(
+    run_info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
@@ -131,7 +131,7 @@ def score_patterns(
         **baselines.record(parts),
     )
     # verdicts, of which some wait for surrogates that read the patterns again
-    weighed = weigh_run(tally, relations, seed=seed, info=info)
+    weighed = weigh_run(tally, relations, seed=seed, run_info=run_info)
     requests = weighed.surrogate_requests
     if not requests:
         return weighed.judge()

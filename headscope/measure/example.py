@@ -110,8 +110,8 @@ class Example:
         WordPiece writes no blanks and marks the later tokens of a word with `##` instead.
         """
         token = visible(self.tokens[index])
-        has_blanks = any(shown.startswith(" ") for shown in self.tokens)
-        has_marks = any(shown.startswith("##") for shown in self.tokens)
+        has_blanks = any(text.startswith(" ") for text in self.tokens)
+        has_marks = any(text.startswith("##") for text in self.tokens)
         is_wordpiece = not has_blanks and (has_marks or self.tokens[0] == "[CLS]")
         if is_wordpiece:
             token = token[2:] if token.startswith("##") else f" {token}"

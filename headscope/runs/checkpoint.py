@@ -209,21 +209,21 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
 
 
 def run_identity(
-    info: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
+    record: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content."""
-    corpora = info.get("corpora", {})
+    corpora = record.get("corpora", {})
     # a user's file of haystacks may change between two starts
     haystacks: dict[str, str] = {}
-    for name in info.get("settings", {}).get("haystack") or ():
+    for name in record.get("settings", {}).get("haystack") or ():
         if not name.isdigit():
             haystacks[name] = file_sha256(Path(name))
     relations = {name: limits.record() for name, limits in thresholds.items()}
     identity = {
-        "model": info.get("model"),
-        "bos": info.get("bos"),
-        "engine": info.get("engine"),
-        "settings": info.get("settings"),
+        "model": record.get("model"),
+        "bos": record.get("bos"),
+        "engine": record.get("engine"),
+        "settings": record.get("settings"),
         "corpora": corpora.get("asked"),
         "haystacks": haystacks,
         "relations": relations,

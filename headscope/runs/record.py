@@ -58,20 +58,20 @@ class Record(BaseModel):
     """The sha256 of each file that is read back, by its name in the folder."""
 
 
-def record_json(info: dict[str, Any]) -> str:
+def record_json(record: dict[str, Any]) -> str:
     """`run.json` as it is written, with its own checksum in the provenance."""
-    signed = info | {"provenance": info["provenance"] | {SHA256: record_sha256(info)}}
+    signed = record | {"provenance": record["provenance"] | {SHA256: record_sha256(record)}}
     return json.dumps(signed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def record_sha256(info: dict[str, Any]) -> str:
+def record_sha256(record: dict[str, Any]) -> str:
     """The sha256 of what `run.json` says, but for the one that it states of itself.
 
     It is that of the canonical text, so that spaces and the order of keys do not count: JSON with
     sorted keys, without spaces, and nothing outside ASCII.
     """
-    provenance = {key: value for key, value in info["provenance"].items() if key != SHA256}
-    unsigned = info | {"provenance": provenance}
+    provenance = {key: value for key, value in record["provenance"].items() if key != SHA256}
+    unsigned = record | {"provenance": provenance}
     text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
