@@ -81,7 +81,7 @@ def shared_requests(readers: Sequence[LayerReader]) -> list[SharedRequest]:
         for index, request in enumerate(reader.requests):
             # an equal request of another reader, behind those that this reader has had
             later = range(start, len(shared))
-            equal = (place for place in later if shared[place].request == request)
+            equal = (number for number in later if shared[number].request == request)
             at = next(equal, len(shared))
             if at == len(shared):
                 shared.append(SharedRequest(request, []))

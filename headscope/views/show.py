@@ -291,7 +291,7 @@ def _show_patterns(patterns: Patterns, names: Sequence[str]) -> AttentionView | 
 
     # a head that was not read is refused
     places = heads_of_names(names, patterns.layers, patterns.heads, of_head)
-    selected = np.stack([of_head(*place) for place in places])
+    selected = np.stack([of_head(layer, head) for layer, head in places])
     shown_text = _ShownText(patterns.window, tuple(patterns.tokens), notes=patterns.notes)
     is_one = is_one_head(names)
     return _view(patterns.name, shown_text, places, selected, is_one=is_one)
