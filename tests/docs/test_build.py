@@ -57,6 +57,7 @@ def test_the_interface_shows_every_name_that_the_package_exports(built):
         assert re.search(rf'id="(?:module-)?headscope(?:\.[\w.]+)?\.{name}"', page), name
 
 
+@pytest.mark.slow
 def test_the_columns_of_a_study_are_a_table_in_the_interface(built):
     page = (built / "generated" / "api" / "prune.html").read_text(encoding="utf-8")
     cells = [

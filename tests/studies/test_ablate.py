@@ -32,7 +32,7 @@ from headscope.statistics.in_words import causes_in_words
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
-from headscope.studies import ablate_texts
+from headscope.studies import ablate, ablate_texts
 from headscope.studies.ablate import HeadOfType, ablate_heads, clean_runs
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
@@ -145,7 +145,10 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run, tmp_pa
 
 
 @pytest.mark.parametrize("only", ["both", "heads", "edges"])
-def test_each_head_that_is_named_is_tested_or_refused_by_name(mini_run, tmp_path, only):
+def test_each_head_that_is_named_is_tested_or_refused_by_name(
+    mini_run, tmp_path, monkeypatch, only
+):
+    monkeypatch.setattr(ablate, "CONTROLS", 1)  # each takes as long as the head itself
     run = load(mini_run)
     untagged = next(iter(run.heads.index[run.heads["tags"] == ""]))
     tagged = next(iter(run.heads.index[run.heads["primary"] == "positional"]))
