@@ -80,6 +80,12 @@ def figure_layers(browser: Browser, out: Path) -> None:
 
 
 @picture
+def prune(browser: Browser, out: Path) -> None:
+    command = ("study", "prune", "mini", "--max-tokens", "2048")
+    headscope(*command, "--overwrite", "--figure", out)
+
+
+@picture
 def gallery(browser: Browser, out: Path) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         site = Path(folder, "site")

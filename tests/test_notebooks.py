@@ -65,7 +65,7 @@ def executed() -> dict[str, list[Any]]:
     whole = [cell(SHARED), *(c for some in cells.values() for c in (cell(FORGET), *some))]
     notebook = nbformat.v4.new_notebook(cells=whole)
     client = nbclient.NotebookClient(
-        notebook, timeout=600, kernel_name="python3", allow_errors=True
+        notebook, timeout=1800, kernel_name="python3", allow_errors=True
     )
     client.execute(cwd=NOTEBOOKS[0].parent)
     assert not [out for out in whole[0].outputs if out.output_type == "error"], whole[0].outputs

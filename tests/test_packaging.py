@@ -211,7 +211,7 @@ def test_pip_installs_the_wheel_and_its_extras(wheel, tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_is_small_and_atlases_are_in_it(wheel):
-    assert wheel.stat().st_size <= 20_000_000
+    assert wheel.stat().st_size <= 18_000_000
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     for name in reserved_names():

@@ -123,7 +123,7 @@ def ablate(
     ] = "mean",
     only: Annotated[
         Literal["both", "heads", "edges"],
-        Field(description="Ablate heads, knock out the edges of their tags, or both."),
+        Field(description="Ablate heads, move the attention of their tags (edges), or both."),
     ] = "both",
     queries: Annotated[
         Positive, Field(description="Maximum number of queries at which a tag is tested.")

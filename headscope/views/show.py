@@ -184,8 +184,8 @@ def pattern_svg(title: str, tokens: Sequence[str], pattern: Float[ndarray, "quer
         )
 
     labels = []
-    for place, name in enumerate(names if size <= MOST_LABELS else ()):
-        at = (place + 0.5) * side
+    for token, name in enumerate(names if size <= MOST_LABELS else ()):
+        at = (token + 0.5) * side
         labels.append(
             f'<text x="{margin - 4}" y="{top + at}" text-anchor="end" dy=".35em">{name}</text>'
             f'<text transform="translate({margin + at} {top + side * size + 4}) rotate(90)" '
