@@ -10,10 +10,14 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+_is_kept = ContextVar("_is_kept", default=False)
+"""True within the context below: thousands of calls within a run need not read the states again."""
 
 
 @contextmanager
@@ -28,11 +32,16 @@ def random_state_kept() -> Iterator[None]:
     >>> random.getstate() == before
     True
     """
+    if _is_kept.get():
+        yield
+        return
     of_python, of_numpy = random.getstate(), np.random.get_state()
     of_torch = _torch_state()
+    outside = _is_kept.set(True)
     try:
         yield
     finally:
+        _is_kept.reset(outside)
         random.setstate(of_python)
         np.random.set_state(of_numpy)
         _restore_torch(of_torch)

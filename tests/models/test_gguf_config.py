@@ -186,7 +186,14 @@ def patterns(network: Any, length: int) -> torch.Tensor:
         return torch.stack(network(tokens, output_attentions=True).attentions)
 
 
-@pytest.mark.parametrize("title", CASES)
+DEEP = "27B of Gemma 3"
+"""As Gemma 2's, with more layers than any other."""
+
+
+@pytest.mark.parametrize(
+    "title",
+    [*(title for title in CASES if title != DEEP), pytest.param(DEEP, marks=pytest.mark.slow)],
+)
 def test_a_converted_model_has_the_patterns_of_the_model_before(tmp_path, title):
     case = CASES[title]
     original = network_of(case)

@@ -6,6 +6,7 @@ import inspect
 import random
 import shutil
 import sys
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope import random_state
 from headscope.studies.study_table import STUDIES
 from tests.helpers.models import save_model
 from tests.helpers.study_calls import MADE_UP, READ_NOTHING, plain_call
@@ -102,3 +104,17 @@ def test_training_goes_on_with_the_same_random_numbers(tokenizer, story, tmp_pat
     seed()
     callback.read(1, network, tokenizer)
     assert numbers() == EXPECTED
+
+
+def test_calls_within_a_call_leave_the_states_to_the_outer_one(monkeypatch):
+    """A run makes thousands of them, and a state is as long as a text."""
+    read = []
+    monkeypatch.setattr(random_state, "_torch_state", lambda: read.append("torch"))
+    with random_state.random_state_kept():
+        hs.pairs([1], [0])
+        with suppress(KeyboardInterrupt), random_state.random_state_kept():
+            interrupt(0, 1)
+    assert len(read) == 1
+    # the next call keeps them again
+    hs.pairs([1], [0])
+    assert len(read) == 2

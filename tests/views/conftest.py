@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from headscope.measure.example import Example
 from headscope.views.report import report_html
+from tests.browser import Browser, browser_session
 from tests.helpers.hand_built import run_of
 
 TOKENS = (
@@ -23,6 +25,13 @@ TOKENS = (
     " $x$",
     "end",
 )
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """One browser for all files of this folder, none of which needs an event loop of its own."""
+    with browser_session() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
