@@ -368,7 +368,7 @@ def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], metho
     # batch by batch, as the streams of all would not fit into memory
     for rows in batches:
         clean = rerunner.clean(rows)
-        clean_parts.append(clean.scores)
+        clean_parts.append(rerunner.scores(clean))
         for layer, head in heads:
             value = values[layer][:, [head]]
             without_head = HeadsSet({layer: [head]}, {layer: value})

@@ -137,4 +137,4 @@ def test_ablating_runs_all_layers_from_the_head_s_own_on(how, folder):
         assert torch.allclose(
             found, logp.gather(1, tokens[row, position][:, None])[:, 0], atol=1e-4
         )
-        assert not torch.allclose(found, clean.scores, atol=1e-3)
+        assert not torch.allclose(found, rerunner.scores(clean), atol=1e-3)

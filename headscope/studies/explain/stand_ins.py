@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headscope.attention_kind import AttentionKind
-from headscope.causal.replacement import HeadPatterns, Replacement, softmax_over_visible
+from headscope.causal.intervention import HeadPatterns, Replacement, softmax_over_visible
 from headscope.corpus.window import Window
 from headscope.models.engines.attention import AttentionCall
 from headscope.models.model import Model
