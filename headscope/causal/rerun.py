@@ -397,7 +397,8 @@ class Rerunner:
         """Blocks before the first hand on this stream, its input, within this context."""
         with ExitStack() as within:
             output = (stream, None) if self._returns_tuple else stream
-            for block in self.blocks[:first]:
+            blocks: Any = self.blocks[:first]
+            for block in blocks:
                 block.forward = lambda *inputs, **keywords: output
                 within.callback(delattr, block, "forward")
             yield
