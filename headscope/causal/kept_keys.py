@@ -78,7 +78,7 @@ class TokensOnKeys(AttentionChange):
         """All layers with attention."""
         return frozenset(self.keys[0])
 
-    def taken(self, numbers: Int[Tensor, " item"]) -> TokensOnKeys:
+    def at_rows(self, numbers: Int[Tensor, " item"]) -> TokensOnKeys:
         """Some of the tokens."""
         at = numbers.to(self.window.device)
         return replace(self, window=self.window[at], position=self.position[at])

@@ -108,10 +108,10 @@ def move_attention(rerunner: Rerunner, tokens: Int[ndarray, " position"], moves:
     for start in range(0, len(numbers), AT_ONCE):
         part = moves.between(start, start + AT_ONCE)
         number = numbers[start : start + AT_ONCE]
-        run = clean.taken(torch.from_numpy(number))
-        assert isinstance(run.kept, TokensOnKeys)
+        run = clean.at_rows(torch.from_numpy(number))
+        assert isinstance(run.earlier, TokensOnKeys)
         moved = torch.zeros(len(number), device=ids.device)
-        change = _Moved(run.kept, part, moved)
+        change = _Moved(run.earlier, part, moved)
         after = logarithms(rerunner.states(run, change))
         # a query that is run again several times is unembedded once
         unique, back = np.unique(number, return_inverse=True)

@@ -101,15 +101,15 @@ class CleanRun:
     z: Mapping[int, HeadOutputs]
     states: Float[Tensor, "place d_model"]
     """Residual stream that is unembedded for each place; the last state of a plain encoder."""
-    kept: KeptPrefix | TokensOnKeys | None = None
-    """What the rows attend on besides themselves; another attention takes its place."""
+    earlier: KeptPrefix | TokensOnKeys | None = None
+    """Keys and values that they attend on besides their own; another attention takes its place."""
 
-    def taken(self, numbers: Int[Tensor, " item"]) -> CleanRun:
+    def at_rows(self, numbers: Int[Tensor, " item"]) -> CleanRun:
         """The run of some rows, one of which can be taken several times and changed separately.
 
         Each row has one place, in order; none attends on a prefix.
         """
-        assert not isinstance(self.kept, KeptPrefix), "a prefix is that of all rows"
+        assert not isinstance(self.earlier, KeptPrefix), "a prefix is that of all rows"
         rows = TokenRows(
             tokens=self.rows.tokens[numbers],
             lengths=self.rows.lengths[numbers],
@@ -122,7 +122,7 @@ class CleanRun:
             inputs=[stream[numbers] for stream in self.inputs],
             z={layer: z[numbers] for layer, z in self.z.items()},
             states=self.states[numbers],
-            kept=None if self.kept is None else self.kept.taken(numbers),
+            earlier=None if self.earlier is None else self.earlier.at_rows(numbers),
         )
 
 
@@ -159,17 +159,17 @@ class Rerunner:
         """Whether reruns of later positions give the model's states; None before the first."""
 
     @torch.inference_mode()
-    def clean(self, rows: TokenRows, kept: KeptPrefix | TokensOnKeys | None = None) -> CleanRun:
+    def clean(self, rows: TokenRows, earlier: KeptPrefix | TokensOnKeys | None = None) -> CleanRun:
         """The run without a further change.
 
         Args:
             rows: tokens, and the places that are scored.
-            kept: what the rows attend on besides themselves.
+            earlier: keys and values that the rows attend on besides their own.
         """
-        on_kept = nullcontext() if kept is None else kept.applied(self.model)
-        with on_kept, self._storing() as (inputs, z):
+        on_keys = nullcontext() if earlier is None else earlier.applied(self.model)
+        with on_keys, self._storing() as (inputs, z):
             states = self.place_states(rows)
-        return CleanRun(rows, inputs, z, states, kept)
+        return CleanRun(rows, inputs, z, states, earlier)
 
     @torch.inference_mode()
     def clean_from(self, rows: TokenRows, start: int) -> tuple[CleanRun, CleanRun]:
@@ -200,7 +200,7 @@ class Rerunner:
             rows=later_rows,
             inputs=[stream[:, is_later] for stream in run.inputs],
             z={layer: z[:, is_later] for layer, z in run.z.items()},
-            kept=KeptPrefix.of(calls, start),
+            earlier=KeptPrefix.of(calls, start),
         )
         # the first rerun shows whether the model gives the same states from kept keys
         if self._keeps_prefix is None:
@@ -233,7 +233,7 @@ class Rerunner:
             inputs=[stream[at][:, None] for stream in run.inputs],
             z={layer: z[at][:, None] for layer, z in run.z.items()},
             states=run.states,
-            kept=TokensOnKeys(keys, rows.row, position),
+            earlier=TokensOnKeys(keys, rows.row, position),
         )
 
     @torch.inference_mode()
@@ -248,10 +248,10 @@ class Rerunner:
             lengths = torch.tensor([len(prompt) for prompt in of_batch])
             places = torch.arange(len(batch))
             run = self.at_places(TokenRows(tokens.to(self.model.device), lengths, places, lengths))
-            assert isinstance(run.kept, TokensOnKeys)
+            assert isinstance(run.earlier, TokensOnKeys)
             runs.append(run)
             order += batch
-            keys += run.kept.keys
+            keys += run.earlier.keys
         # all batches as one run, in the order of the prompts
         position = torch.tensor([len(prompts[number]) - 1 for number in order])
         every = CleanRun(
@@ -261,9 +261,9 @@ class Rerunner:
             ],
             z={layer: torch.cat([run.z[layer] for run in runs]) for layer in self.outputs},
             states=torch.cat([run.states for run in runs]),
-            kept=TokensOnKeys(keys, torch.arange(len(order)), position),
+            earlier=TokensOnKeys(keys, torch.arange(len(order)), position),
         )
-        return every.taken(torch.tensor(order).argsort())
+        return every.at_rows(torch.tensor(order).argsort())
 
     @torch.inference_mode()
     def check_tokens_alone(self) -> None:
@@ -386,8 +386,8 @@ class Rerunner:
         if first is None:
             first = min(layers, default=len(self.blocks) - 1)
         change = nullcontext() if intervention is None else intervention.applied(self.model)
-        kept = nullcontext() if clean.kept is None else clean.kept.applied(self.model)
-        with self.handing_on(first, clean.inputs[first]), kept, change:
+        on_keys = nullcontext() if clean.earlier is None else clean.earlier.applied(self.model)
+        with self.handing_on(first, clean.inputs[first]), on_keys, change:
             yield
 
     @contextmanager

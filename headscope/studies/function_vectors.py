@@ -269,7 +269,7 @@ def task_effects(
             for start in range(0, len(head), ITEMS_AT_ONCE):
                 part = slice(start, start + ITEMS_AT_ONCE)
                 change = RowHeadsSet(layer, head[part], value[part])
-                parts.append(runner.states(run.taken(prompt[part]), change))
+                parts.append(runner.states(run.at_rows(prompt[part]), change))
             states = torch.cat(parts)
             patched = scores(states.reshape(count, heads * kinds, -1))
             rise = patched - before

@@ -143,11 +143,11 @@ def haystacks(
             masses.append(reading.mass())
             copies.append(reading.copied())
             if tagged:
-                asked = reading.at_questions(rerunner)
+                at_questions = reading.at_questions(rerunner)
                 if not compared:
-                    norms = mean_norms(rerunner, asked)
+                    norms = mean_norms(rerunner, at_questions)
                     compared = [tagged, *matched_sets(tagged, norms, count=sets, seed=seed)]
-                changes.append(reading.changes(rerunner, asked, compared))
+                changes.append(reading.changes(rerunner, at_questions, compared))
             steps.advance(len(window))
         steps.finish()
 
@@ -265,23 +265,23 @@ class WindowReading:
 
     @torch.inference_mode()
     def changes(
-        self, rerunner: Rerunner, asked: CleanRun, sets: Collection[tuple[Head, ...]]
+        self, rerunner: Rerunner, at_questions: CleanRun, sets: Collection[tuple[Head, ...]]
     ) -> Float[ndarray, "set question"]:
         """Change of the log-probability of each answer's first token, for each set of heads.
 
         Args:
             rerunner: the model.
-            asked: see `at_questions`.
+            at_questions: see the method of that name.
             sets: heads whose outputs are those at the question about nothing.
         """
         tokens = self.window.tokens
         label = torch.from_numpy(tokens[[places[0] for places in self.places]])
-        questions = asked.taken(torch.arange(len(self.queries)))
+        questions = at_questions.at_rows(torch.arange(len(self.queries)))
         of_sets: list[Tensor] = []
         for heads in ((), *sets):
             by_layer = heads_by_layer(heads)
             unasked = {
-                layer: asked.z[layer][-1:, :, members] for layer, members in by_layer.items()
+                layer: at_questions.z[layer][-1:, :, members] for layer, members in by_layer.items()
             }
             states = rerunner.states(questions, HeadsSet(by_layer, unasked))
             logs = logits_of(rerunner.network, states).float().log_softmax(-1)
@@ -290,10 +290,10 @@ class WindowReading:
         return (torch.stack(ablated) - untouched).double().numpy()
 
 
-def mean_norms(rerunner: Rerunner, asked: CleanRun) -> dict[Head, float]:
+def mean_norms(rerunner: Rerunner, at_questions: CleanRun) -> dict[Head, float]:
     """Mean norm of each head's output z W_O at the questions."""
     norms: dict[Head, float] = {}
-    for layer, z in asked.z.items():
+    for layer, z in at_questions.z.items():
         matrix = output_matrix(rerunner.outputs[layer]).float().reshape(*z.shape[2:], -1)
         written = torch.einsum("qhw,hwm->qhm", z[:, 0].float(), matrix).norm(dim=-1).mean(0)
         for head, norm in enumerate(written.tolist()):

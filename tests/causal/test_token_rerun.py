@@ -145,7 +145,7 @@ def test_a_head_that_is_set_changes_the_last_state_as_in_a_whole_prompt(runner):
         head = torch.arange(heads).repeat(len(tokens))
         value = torch.randn(len(item), width, generator=torch.Generator().manual_seed(layer))
         change = RowHeadsSet(layer, head, value[:, None])
-        states = runner.states(run.taken(item), change)
+        states = runner.states(run.at_rows(item), change)
         for row, state in enumerate(states):
             change = LastHeadSet(layer, int(head[row]), value[row])
             with change.applied(runner.model):

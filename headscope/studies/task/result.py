@@ -218,9 +218,9 @@ class Findings:
         table = table[[column.name for column in COLUMNS]].astype(dict.fromkeys(numbers, float))
         attention_rows = []
         for record in records:
-            place = {name: record[name] for name in ("layer", "head")}
+            position = {name: record[name] for name in ("layer", "head")}
             for edge in record["attention"]:
-                attention_rows.append(place | _spread(edge, "mass", "cut"))
+                attention_rows.append(position | _spread(edge, "mass", "cut"))
         edge_rows = [_spread(edge, "effect") for edge in self.edges]
         columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
         if not self.effects:
