@@ -200,7 +200,7 @@ def logit_differences(
     """The logit of the first of two tokens minus that of the other, at each state."""
     answer, wrong = compared
     differences = []
-    # states run one by one, so that no result depends on those beside it
+    # states run one by one, so that no result depends on the other states
     for state in states:
         logits = logits_of(rerunner.network, state[None, None]).float()[0, 0]
         differences.append(float(logits[answer] - logits[wrong]))

@@ -37,7 +37,7 @@ CHOOSES, JUDGES = 0, 1
 """Halves of the prompts."""
 
 
-def candidates(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
+def heads_to_measure(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
     """The heads with the largest estimates of each kind, those of both kinds in turn."""
     orders = [np.argsort(-np.abs(values), kind="stable")[:OF_EACH] for values in estimates.values()]
     in_turn = np.stack(orders, 1).flatten().tolist()
@@ -293,7 +293,7 @@ def in_other_words(
     every = np.ones(prompts.count, bool)
     whole_effect = float((floor - runner.clean).mean())
     chosen_here = choose_heads(effects, whole_effect, statistics, every, len(runner.heads))
-    common = agreement(members, chosen_here)
+    common = heads_in_common(members, chosen_here)
     return {
         "name": prompts.name,
         "prompts": prompts.count,
@@ -304,7 +304,7 @@ def in_other_words(
     }
 
 
-def agreement(first: Sequence[Head], second: Sequence[Head]) -> dict[str, Any]:
+def heads_in_common(first: Sequence[Head], second: Sequence[Head]) -> dict[str, Any]:
     """Two circuits, and their heads in common as a share of those of either."""
     either = {*first, *second}
     common = set(first) & set(second)

@@ -76,7 +76,7 @@ def attention_edges(
     return sorted(edges, key=lambda edge: -abs((edge["cut"] or {"mean": 0})["mean"]))
 
 
-def described(
+def describe_heads(
     measuring: Measuring,
     attention: TaskAttention,
     heads: Sequence[Head],

@@ -47,17 +47,17 @@ from headscope.studies.task.circuit import (
     MAX_Q,
     MOST_MEASURED,
     Judge,
-    agreement,
     by_size,
-    candidates,
     choose_heads,
     exact_effects,
+    heads_in_common,
+    heads_to_measure,
     in_other_words,
     joint_effects,
     judged_circuit,
     sizes,
 )
-from headscope.studies.task.described import CONFIRMED, CUTS, confirmed_paths, described
+from headscope.studies.task.described import CONFIRMED, CUTS, confirmed_paths, describe_heads
 from headscope.studies.task.measuring import Measuring, Stages, Statistics
 from headscope.studies.task.result import COLUMNS, FILES, REPLACED_BY, Findings, TaskResult
 from headscope.views.study_figure import HeatMap
@@ -287,9 +287,9 @@ class _Explanation:
         )
         estimates = self.estimates()
         measuring.steps.advance(6 * layers)
-        heads = [self.runner.heads[number] for number in candidates(estimates)[:DESCRIBED]]
+        heads = [self.runner.heads[number] for number in heads_to_measure(estimates)[:DESCRIBED]]
         attention = TaskAttention(self.runner, PromptRoles.of(self.runner.prompts.texts), heads)
-        parts = described(measuring, attention, heads, {}, cut=False)
+        parts = describe_heads(measuring, attention, heads, {}, cut=False)
         measuring.steps.finish()
         notes = ["effects are first-order estimates by gradients; no head was run exactly"]
         return Findings(
@@ -316,7 +316,7 @@ class _Explanation:
         runner, statistics = self.runner, self.statistics
         layers, count = len(runner.rerunner.blocks), len(runner.heads)
         estimates = self.estimates()
-        measured = [runner.heads[number] for number in candidates(estimates)]
+        measured = [runner.heads[number] for number in heads_to_measure(estimates)]
         of_layers = sum(layers - layer for layer, _ in measured)
         judging = len(sizes(count)) + 2 * sets + 14
         steps = Steps(
@@ -365,7 +365,7 @@ class _Explanation:
                 f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
                 f"effect of at least {LEAST:.0%} of that of all heads"
             )
-        circuit["halves"] = agreement(*halves)
+        circuit["halves"] = heads_in_common(*halves)
         if second is not None:
             in_words = TaskPrompts.of(second, runner.rerunner.model)
             circuit["other_words"] = in_other_words(measuring, in_words, members, measured)
@@ -382,7 +382,7 @@ class _Explanation:
             writes = writing(modules, attention, heads)
         except ModelError as error:
             notes.append(f"what heads write was not computed: {first_line(error)}")
-        parts = described(measuring, attention, heads, writes, cut=True)
+        parts = describe_heads(measuring, attention, heads, writes, cut=True)
 
         # direct paths into the heads of the circuit
         edges: list[dict[str, Any]] = []
