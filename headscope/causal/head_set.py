@@ -149,16 +149,17 @@ def matched_sets(
     rng = np.random.default_rng(seed)
     members = sorted(heads)
     others = [head for head in norms if head not in set(members)]
-    candidates = {member: _by_distance(member, others, norms) for member in members}
+    candidates = {member: by_distance(member, others, norms) for member in members}
     return [_draw(members, candidates, rng) for _ in range(count)]
 
 
-def _by_distance(member: Head, others: Sequence[Head], norms: Mapping[Head, float]) -> list[Head]:
+def by_distance(head: Head, others: Collection[Head], norms: Mapping[Head, float]) -> list[Head]:
+    """Other heads, the most similar in layer and norm of output first; see `matched_sets`."""
     layers = 1 + max(layer for layer, _ in norms)
 
     def distance(other: Head) -> float:
-        depth = abs(other[0] - member[0]) / layers
-        size = log((norms[other] + _TINY) / (norms[member] + _TINY))
+        depth = abs(other[0] - head[0]) / layers
+        size = log((norms[other] + _TINY) / (norms[head] + _TINY))
         return depth + abs(size)
 
     return sorted(others, key=distance)

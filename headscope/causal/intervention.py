@@ -2,19 +2,19 @@
 
 Two places can be changed: the attention of a layer, which turns queries, keys and values into each
 head's output z (`AttentionChange`); and z itself, just before W_O (`OutputChange`). A study with a
-change of its own derives it from one of these. `headscope.causal.replacement` replaces patterns.
+change of its own derives it from one of these.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from headscope.models.engines.attention import AttentionCall, Output, overridden
@@ -24,6 +24,8 @@ from headscope.models.model import Model
 if TYPE_CHECKING:
     from headscope.causal.rerun import CleanRun
 
+HeadPatterns = Float[Tensor, "window _ query key"]
+"""Patterns of the replaced heads of a layer in order, or one for all of them; a row sums to 1."""
 HeadOutputs = Float[Tensor, "window position head width"]
 """z: each head's mean of values weighted by its attention, as W_O reads it."""
 
@@ -51,10 +53,64 @@ class AttentionChange(Intervention):
     def applied(self, model: Model) -> AbstractContextManager[None]:
         """Change the model within this context."""
         engine: Any = model.engine
-        return overridden(engine.network, self._attend)
 
-    def _attend(self, call: AttentionCall) -> Output:
-        return self.attend(call) if call.layer in self.layers else call.output()
+        def attend(call: AttentionCall) -> Output:
+            return self.attend(call) if call.layer in self.layers else call.output()
+
+        return overridden(engine.network, attend)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRead(AttentionChange):
+    """The attention as it is; each layer's call is handed on."""
+
+    numbers: Collection[int]
+    take: Callable[[AttentionCall], None]
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """The layers that are read."""
+        return frozenset(self.numbers)
+
+    def attend(self, call: AttentionCall) -> Output:
+        """The layer's own."""
+        self.take(call)
+        return call.output()
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement(AttentionChange):
+    """Heads that attend by patterns from elsewhere.
+
+    The pattern of a layer is computed when the layer is reached, so that it may depend on the
+    changed residual stream. Layouts with grouped query heads are supported: each replaced head
+    reads the values of its own group.
+    """
+
+    heads: Mapping[int, Sequence[int]]
+    """Replaced heads by layer."""
+    pattern: Callable[[AttentionCall], HeadPatterns]
+    """Patterns of the replaced heads of the layer that is called, for the batch that runs."""
+
+    @property
+    def layers(self) -> frozenset[int]:
+        """Numbers of the layers with replaced heads."""
+        return frozenset(self.heads)
+
+    def attend(self, call: AttentionCall) -> Output:
+        """Values weighted by the patterns; other heads of the layer attend by their own."""
+        replaced = list(self.heads[call.layer])
+        heads = call.query.shape[1]
+        group_size = heads // call.value.shape[1]
+        group_of_replaced = [head // group_size for head in replaced]
+        values = call.value[:, group_of_replaced]
+        pattern = self.pattern(call).to(values)
+        mixed = (pattern @ values).transpose(1, 2)
+        if replaced == list(range(heads)):
+            return mixed.contiguous()
+        output = call.output()
+        output[:, :, replaced] = mixed
+        return output
 
 
 class OutputChange(Intervention):
@@ -71,17 +127,15 @@ class OutputChange(Intervention):
         outputs = outputs_by_layer(engine.network)
         with ExitStack() as hooks:
             for layer in sorted(self.layers):
-                hook = self._before_output(layer, model.heads)
-                handle = outputs[layer].register_forward_pre_hook(hook)
-                hooks.enter_context(handle)
+
+                def edit(
+                    _: nn.Module, arguments: tuple[Tensor, ...], layer: int = layer
+                ) -> tuple[Tensor, ...]:
+                    z = by_head(arguments[0], model.heads)
+                    return self.edit(layer, z).flatten(2), *arguments[1:]
+
+                hooks.enter_context(outputs[layer].register_forward_pre_hook(edit))
             yield
-
-    def _before_output(self, layer: int, heads: int) -> Callable[..., tuple[Any, ...]]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            z = by_head(arguments[0], heads)
-            return self.edit(layer, z).flatten(2), *arguments[1:]
-
-        return hook
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,37 +207,40 @@ def ablated(method: str, clean: CleanRun, heads: Mapping[int, Sequence[int]]) ->
     """The intervention that ablates heads.
 
     Args:
-        method: `zero`; or `mean`, each head's mean over the clean run's tokens, without padding
+        method: `zero` or `mean`: each head's mean over the clean run's tokens, without padding
             and the first token of each row.
         clean: the untouched run.
         heads: by layer, which heads.
     """
-    ablate = WAYS_TO_ABLATE[method]
+    counted = clean.rows.after_first()[:, :, None, None]
     values = {}
     for layer, numbers in heads.items():
         z = clean.z[layer][:, :, list(numbers)]
-        values[layer] = ablate(z, clean.rows.lengths)
+        if method == "zero":
+            values[layer] = torch.zeros_like(z)
+        else:
+            values[layer] = (z * counted).sum((0, 1)) / counted.sum().clamp(min=1)
     return HeadsSet(heads, values)
-
-
-def _zero(z: HeadOutputs, lengths: Tensor) -> Tensor:
-    return torch.zeros_like(z)
-
-
-def _mean(z: HeadOutputs, lengths: Tensor) -> Tensor:
-    position = torch.arange(z.shape[1], device=z.device)
-    is_text = (position > 0) & (position < lengths[:, None])
-    counted = is_text[:, :, None, None]
-    total = (z * counted).sum((0, 1))
-    return total / counted.sum().clamp(min=1)
-
-
-WAYS_TO_ABLATE: Mapping[str, Callable[[HeadOutputs, Tensor], Tensor]] = {
-    "mean": _mean,
-    "zero": _zero,
-}
 
 
 def by_head(z: Float[Tensor, "window position _"], heads: int) -> HeadOutputs:
     """Heads' outputs, which W_O reads side by side, head by head."""
     return z.view(*z.shape[:2], heads, -1)
+
+
+def softmax_over_visible(
+    logits: Float[Tensor, "_ head query key"], visible: Bool[Tensor, "_ _ query key"]
+) -> Float[Tensor, "window head query key"]:
+    """Patterns of logits over the keys that each query sees; 0 for a query that sees no key.
+
+    Args:
+        logits: one table for all windows if the first axis is 1.
+        visible: see `AttentionCall.visible`.
+
+    >>> logits = torch.zeros(1, 1, 2, 2)
+    >>> softmax_over_visible(logits, torch.ones(1, 1, 2, 2, dtype=torch.bool).tril())[0, 0]
+    tensor([[1.0000, 0.0000],
+            [0.5000, 0.5000]])
+    """
+    hidden = logits.masked_fill(~visible, -torch.inf)
+    return hidden.softmax(-1).nan_to_num(0.0)

@@ -349,22 +349,18 @@ class PathReader:
         at_once = max(1, TOKENS_AT_ONCE // tokens.numel())
         for start in range(0, len(senders), at_once):
             part = senders[start : start + at_once]
-            changes = self._stream_changes(part, clean, others)
-            streams = [stream + change.to(stream) for change in changes]
+            streams = []
+            for sender in part:
+                # change of the stream if the sender's output takes its replacement
+                if sender.layer is None or sender.head is None:
+                    change = others[sender]
+                else:
+                    change = self._head_change((sender.layer, sender.head), clean)
+                streams.append(stream + change.to(stream))
             call = self._read(layer, torch.cat(streams), tokens.repeat(len(part), 1))
             inputs = _Inputs.of(call, head)
             for first in range(0, len(part) * rows, rows):
                 yield inputs.rows(slice(first, first + rows))
-
-    def _stream_changes(
-        self, senders: Sequence[Sender], clean: CleanBatch, others: Mapping[Sender, Stream]
-    ) -> Iterator[Stream]:
-        """Change of the stream if the output of each sender takes its replacement."""
-        for sender in senders:
-            if sender.layer is None or sender.head is None:
-                yield others[sender]
-            else:
-                yield self._head_change((sender.layer, sender.head), clean)
 
     def _read(self, layer: int, stream: Stream, tokens: Tensor) -> AttentionCall:
         """The queries, keys and values of a layer that reads a stream."""

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from headscope.causal.direct_paths import DirectPaths
 from headscope.causal.head_set import Head
-from headscope.causal.intervention import AttentionChange, HeadsSet
+from headscope.causal.intervention import AttentionRead, HeadsSet
 from headscope.causal.roles import PromptRoles
 from headscope.causal.task_prompts import PromptBatch
 from headscope.causal.task_runner import CleanBatch, TaskRunner
-from headscope.models.engines.attention import AttentionCall, Output
+from headscope.models.engines.attention import AttentionCall
 from headscope.models.engines.engine import StoppedError
 from headscope.models.layout.projections import output_matrix
 
@@ -45,32 +45,6 @@ class _Reading:
         return self.pattern[..., None] * (first - value)
 
 
-@dataclass(frozen=True, eq=False)
-class _Reader(AttentionChange):
-    """The attention as it is; stores that of some heads."""
-
-    heads: Sequence[Head]
-    read: dict[Head, _Reading]
-
-    @property
-    def layers(self) -> frozenset[int]:
-        """Their layers."""
-        return frozenset(layer for layer, _ in self.heads)
-
-    def attend(self, call: AttentionCall) -> Output:
-        """The layer's own."""
-        pattern = call.pattern().float()
-        per_value = call.query.shape[1] // call.value.shape[1]
-        for layer, head in self.heads:
-            if layer == call.layer:
-                self.read[layer, head] = _Reading(
-                    pattern=pattern[:, head].clone(),
-                    value=call.value[:, head // per_value].float().clone(),
-                    has_sink=call.score_terms.sink is not None,
-                )
-        return call.output()
-
-
 class TaskAttention:
     """Some heads' attention among the roles of a task's prompts.
 
@@ -89,10 +63,21 @@ class TaskAttention:
         self.row_of: dict[int, tuple[PromptBatch, int]] = {}
         """Batch and row of each prompt; of several rows the first."""
         for clean in runner.clean_batches:
-            reader = _Reader(heads, {})
-            with torch.inference_mode():
-                runner.rerunner.states(clean.run, reader)
-            self._read[clean.batch] = reader.read
+            read = self._read.setdefault(clean.batch, {})
+
+            def store(call: AttentionCall, read: dict[Head, _Reading] = read) -> None:
+                pattern = call.pattern().float()
+                per_value = call.query.shape[1] // call.value.shape[1]
+                for layer, head in heads:
+                    if layer == call.layer:
+                        read[layer, head] = _Reading(
+                            pattern=pattern[:, head].clone(),
+                            value=call.value[:, head // per_value].float().clone(),
+                            has_sink=call.score_terms.sink is not None,
+                        )
+
+            reader = AttentionRead({layer for layer, _ in heads}, store)
+            runner.rerunner.states(clean.run, reader)
             for row, prompt in enumerate(clean.batch.prompt_of_row.tolist()):
                 self.row_of.setdefault(prompt, (clean.batch, row))
 

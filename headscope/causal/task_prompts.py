@@ -165,62 +165,45 @@ def _batches_of(
 
 def _batch(by_row: Sequence[Sequence[Continuation]], half: int, device: str) -> PromptBatch:
     """One batch of rows, each with the continuations that it scores."""
-    scored: list[_ScoredToken] = []
-    for row, members in enumerate(by_row):
+    # the places of the answers' tokens, the last of which comes after a row's last token
+    row: list[int] = []
+    position: list[int] = []
+    label: list[int] = []
+    prompt: list[int] = []
+    sign: list[int] = []
+    for number, members in enumerate(by_row):
         for one in members:
-            scored += _scored_tokens(row, one)
+            stop = len(one.tokens) + 1
+            position += range(stop - len(one.labels), stop)
+            label += one.labels
+            row += [number] * len(one.labels)
+            prompt += [one.prompt] * len(one.labels)
+            sign += [one.sign] * len(one.labels)
+
+    def numbers(values: Sequence[int]) -> Int[Tensor, " number"]:
+        return torch.tensor(values, dtype=torch.long, device=device)
+
+    def token_rows(tokens: Sequence[Tokens]) -> TokenRows:
+        # the padding is a token of the rows, as some models embed every id
+        padded = nn.utils.rnn.pad_sequence(
+            [numbers(one) for one in tokens], batch_first=True, padding_value=tokens[0][0]
+        )
+        lengths = numbers([len(one) for one in tokens])
+        return TokenRows(padded, lengths, numbers([]), numbers([]))
+
     firsts = [members[0] for members in by_row]
-    rows = _token_rows([one.tokens for one in firsts], scored, device)
+    rows = token_rows([one.tokens for one in firsts])
     # only a batch whose rows all have a corrupt prompt runs one
     corrupt_tokens = [one.corrupt for one in firsts if one.corrupt is not None]
-    corrupt = None
-    if len(corrupt_tokens) == len(firsts):
-        corrupt = _token_rows(corrupt_tokens, [], device)
     return PromptBatch(
-        rows=rows,
-        corrupt=corrupt,
+        rows=rows._replace(row=numbers(row), position=numbers(position), labels=numbers(label)),
+        corrupt=token_rows(corrupt_tokens) if len(corrupt_tokens) == len(firsts) else None,
         half=half,
         start=min(one.shared for one in firsts),
         prompt_of_row=np.array([one.prompt for one in firsts]),
-        label=torch.tensor([token.label for token in scored], device=device),
-        prompt=np.array([token.prompt for token in scored]),
-        sign=np.array([token.sign for token in scored]),
-    )
-
-
-@dataclass(frozen=True)
-class _ScoredToken:
-    """A place of a batch at which a token of an answer is scored."""
-
-    row: int
-    position: int
-    label: int
-    prompt: int
-    sign: int
-
-
-def _scored_tokens(row: int, one: Continuation) -> Iterator[_ScoredToken]:
-    """The places of an answer's tokens, the last of which comes after the row's last token."""
-    first = len(one.tokens) + 1 - len(one.labels)
-    for position, label in enumerate(one.labels, start=first):
-        yield _ScoredToken(row, position, label, one.prompt, one.sign)
-
-
-def _token_rows(tokens: Sequence[Tokens], scored: Sequence[_ScoredToken], device: str) -> TokenRows:
-    # the padding is a token of the rows, as some models embed every id
-    sequences = [torch.tensor(one) for one in tokens]
-    padded = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokens[0][0])
-    lengths = torch.tensor([len(one) for one in tokens])
-
-    def numbers(values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=device)
-
-    return TokenRows(
-        tokens=padded.to(device),
-        lengths=lengths.to(device),
-        row=numbers([token.row for token in scored]),
-        position=numbers([token.position for token in scored]),
-        labels=numbers([token.label for token in scored]),
+        label=numbers(label),
+        prompt=np.array(prompt),
+        sign=np.array(sign),
     )
 
 

@@ -94,10 +94,10 @@ def text_losses_by_batch(
         untouched = rerunner.clean(rows)
         advance(tokens)
         with nullcontext() if base is None else base.applied(model):
-            start = untouched if base is None else rerunner.clean(rows, untouched.states)
-            unchanged += _sums(start.scores, counts)
+            start = untouched if base is None else rerunner.clean(rows)
+            unchanged += _sums(rerunner.scores(start, untouched=untouched), counts)
             for name, change in changes_of(batch).items():
-                scores = rerunner.scores(start, change)
+                scores = rerunner.scores(start, change, untouched=untouched)
                 losses = changed.setdefault(name, [])
                 losses += _sums(scores, counts)
                 advance(tokens)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -22,13 +21,12 @@ from jaxtyping import Float
 from numpy import ndarray
 from pydantic import Field
 
-from headscope.causal.head_set import mean_outputs, output_norms
+from headscope.causal.head_set import by_distance, mean_outputs, output_norms
 from headscope.causal.intervention import HeadsSet
 from headscope.causal.rerun import CleanRun, Rerunner, Score, TokenRows
 from headscope.corpus.window import Window
 from headscope.errors import RunError
 from headscope.heads import head_name
-from headscope.models.model import Model
 from headscope.models.stream import batch_tokens_on, in_batches, padded_tokens
 from headscope.options import Device, Heads, Positive, RunCorpus, Seed, Source
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -154,43 +152,23 @@ def ablate(
     with progress_bar(progress, "ablating", unit="steps") as bar:
         model = model_of(run, source=source, device=device)
         if only != "edges":
-            ablation = _HeadAblation(run, model, corpora, how, seed)
-            tables.append(ablation.effects(heads, bar))
+            # heads beside similar ones, on the text that shows what their types do
+            rerunner = Rerunner(model)
+            windows = short_windows(model, corpora, NORM_TOKENS, seed)
+            norms = output_norms(rerunner, clean_runs(rerunner, windows))
+            tested = heads_with_controls(run, heads, norms)
+            types = {head.type for head in tested}
+            texts = ablation_texts(run, model, corpora, types, rerunner.score, seed)
+            table = ablate_heads(rerunner, texts, tested, method=how, seed=seed, progress=bar)
+            tables.append(table)
         if only != "heads":
             tags = tags_of(run.evidence, selection)
             table = edge_effects(model, corpora, tags, queries=queries, seed=seed, progress=bar)
             tables.append(table)
-    return _result(run, pd.concat(tables, ignore_index=True))
-
-
-@dataclass(frozen=True, eq=False)
-class _HeadAblation:
-    """Text on which heads of a run are ablated, and how."""
-
-    run: Result
-    model: Model
-    corpora: Sequence[str | Path]
-    method: str
-    seed: int
-
-    def effects(self, heads: str, progress: OnProgress) -> pd.DataFrame:
-        """Effects of ablating the heads that a selection names, beside similar heads."""
-        rerunner = Rerunner(self.model)
-        windows = short_windows(self.model, self.corpora, NORM_TOKENS, self.seed)
-        norms = output_norms(rerunner, clean_runs(rerunner, windows))
-        tested = heads_with_controls(self.run, heads, norms)
-        types = {head.type for head in tested}
-        texts = ablation_texts(self.run, self.model, self.corpora, types, rerunner.score, self.seed)
-        return ablate_heads(
-            rerunner, texts, tested, method=self.method, seed=self.seed, progress=progress
-        )
-
-
-def _result(run: Result, effects: pd.DataFrame) -> StudyResult:
-    """The result of all effects, each with its verdict."""
+    # each effect with its verdict
     direct = run.heads[run.heads["direct_effects"].fillna("") != ""]
     direct_heads = set(zip(direct["layer"], direct["head"], strict=True))
-    causes = judged(effects, direct_heads)
+    causes = judged(pd.concat(tables, ignore_index=True), direct_heads)
     tests = causes[~causes["behaviour"].isin(AWAY)]
     return StudyResult(
         title=f"{run.name}: effects of ablating heads and of knocking out the edges of tags, nats",
@@ -242,22 +220,9 @@ def heads_with_controls(run: Result, heads: str, norms: Mapping[Head, float]) ->
         of_head = [name for name, members in types.items() if head in members]
         for name in of_head or sorted(types):
             pool = [other for other in norms if other not in types[name] and other != head]
-            rows.append(HeadOfType(head, name, _nearest(head, pool, norms)))
+            nearest = by_distance(head, pool, norms)[:CONTROLS]
+            rows.append(HeadOfType(head, name, tuple(nearest)))
     return rows
-
-
-def _nearest(head: Head, pool: list[Head], norms: Mapping[Head, float]) -> tuple[Head, ...]:
-    layers = 1 + max(layer for layer, _ in norms)
-    tiny = 1e-9  # an output may be zero
-    norm = norms[head] + tiny
-
-    def distance(other: Head) -> float:
-        by_layer = abs(other[0] - head[0]) / layers
-        times_norm = (norms[other] + tiny) / norm
-        by_norm = abs(float(np.log(times_norm)))
-        return by_layer + by_norm
-
-    return tuple(sorted(pool, key=distance)[:CONTROLS])
 
 
 def clean_runs(rerunner: Rerunner, windows: Sequence[Window]) -> Iterator[CleanRun]:
@@ -368,7 +333,7 @@ def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], metho
     # batch by batch, as the streams of all would not fit into memory
     for rows in batches:
         clean = rerunner.clean(rows)
-        clean_parts.append(clean.scores)
+        clean_parts.append(rerunner.scores(clean))
         for layer, head in heads:
             value = values[layer][:, [head]]
             without_head = HeadsSet({layer: [head]}, {layer: value})

@@ -19,8 +19,8 @@ import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from headscope.causal.loss import network_of
-from headscope.causal.token_rerun import ALL, AS_MUCH, Changed, Moves, QueryRerunner
+from headscope.causal.moved_attention import ALL, AS_MUCH, Changed, Moves, move_attention
+from headscope.causal.rerun import Rerunner
 from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.batches import assign_blocks
@@ -187,28 +187,30 @@ def edge_effects(
     `verdict` has the reason if the model's edges cannot be knocked out.
 
     Raises:
-        ModelError: its heads cannot be changed at all; see `network_of`.
+        ModelError: its heads cannot be changed at all; see `Rerunner`.
     """
-    if model.attention_kind.predicts_next:
-        network_of(model)  # another reason than that tokens mix
     # edges are those of relations that a tag names
     tested = {name for tag in tags for name in tag.relations}
     relations = [relation for relation in relations_of([*head_types()]) if relation.id in tested]
-    # a model whose tokens mix otherwise cannot keep its other keys
-    try:
-        runner = QueryRerunner(model)
-    except ModelError:
-        reason = "this model mixes tokens by more"
-        if not model.attention_kind.predicts_next:
-            reason = "all tokens of an encoder see each other"
+
+    def untested(reason: str) -> pd.DataFrame:
         rows = [edge_row(tag, [], seed=seed) for tag in tags]
         return pd.DataFrame(rows).assign(verdict=f"{UNTESTED}: {reason}")
+
+    # a model whose tokens mix otherwise cannot keep its other keys
+    if not model.attention_kind.predicts_next:
+        return untested("all tokens of an encoder see each other")
+    rerunner = Rerunner(model)
+    try:
+        rerunner.check_tokens_alone()
+    except ModelError:
+        return untested("this model mixes tokens by more")
     windows = edge_windows(model, corpora, {s for r in relations for s in r.stimuli}, seed=seed)
-    return knock_out_edges(runner, windows, tags, seed=seed, queries=queries, progress=progress)
+    return knock_out_edges(rerunner, windows, tags, seed=seed, queries=queries, progress=progress)
 
 
 def knock_out_edges(
-    runner: QueryRerunner,
+    rerunner: Rerunner,
     windows: Sequence[Window],
     tags: Sequence[Tag],
     *,
@@ -236,7 +238,7 @@ def knock_out_edges(
     # window by window: its clean keys serve all tags with queries there
     by_tag: dict[Tag, list[tuple[int, Changed]]] = {tag: [] for tag in tags}
     for done, (index, tests) in enumerate(sorted(by_window.items())):
-        changed = runner.run(windows[index].tokens, _moves(tests, seed))
+        changed = move_attention(rerunner, windows[index].tokens, _moves(tests, seed))
         block = int(blocks[index])
         for number, (tag, _) in enumerate(tests):
             start = number * ROWS_PER_QUERY

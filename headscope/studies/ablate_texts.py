@@ -248,7 +248,10 @@ def near_and_away(
     """
     scored = []
     for row, window in enumerate(windows):
-        scored += [ScoredPosition(row, position) for position in _scored(row, window, score)]
+        # of masked positions some, others in the next window
+        step = MASKED_IN if score is Score.MASKED else 1
+        for position in range(window.begins + row % step, window.stop, step):
+            scored.append(ScoredPosition(row, position))
     rows = [np.array(window.tokens) for window in windows]
     # masked tokens are predicted where they were
     labels = None
@@ -285,12 +288,6 @@ def away_behaviour(score: Score) -> str:
 
 _PREFIXES = {Score.NEXT: "", Score.MASKED: "masked-", Score.STATE: "state-"}
 """Prefixes of the names in `headscope.statistics.causes.NEAR` and `AWAY`."""
-
-
-def _scored(row: int, window: Window, score: Score) -> range:
-    """Scored positions of a window; of masked ones some, others in the next window."""
-    step = MASKED_IN if score is Score.MASKED else 1
-    return range(window.begins + row % step, window.stop, step)
 
 
 def _near(

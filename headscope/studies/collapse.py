@@ -18,9 +18,8 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
-from headscope.causal.intervention import Intervention
+from headscope.causal.intervention import Intervention, Replacement
 from headscope.causal.loss import network_of
-from headscope.causal.replacement import Replacement
 from headscope.causal.text_losses import text_losses
 from headscope.errors import ModelError
 from headscope.measure.study_windows import MAX_TOKENS, text_windows, token_count

@@ -22,8 +22,9 @@ from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
+from headscope.causal.intervention import RowHeadsSet
 from headscope.causal.loss import logits_of
-from headscope.causal.token_rerun import LastTokenRunner
+from headscope.causal.rerun import Rerunner
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
 from headscope.progress import OnProgress, Progress, Steps, progress_bar
@@ -56,6 +57,8 @@ UNINFORMED = (SHUFFLED, ZERO_SHOT)
 VALUES = 3
 """A head's output is set to its mean over clean prompts, over shuffled prompts of the same task
 (control), and over clean prompts of another task (control)."""
+ITEMS_AT_ONCE = 512
+"""Last tokens that run again at once."""
 MIN_ACCURACY = 0.3
 MIN_TASKS = 6
 THRESHOLD = 0.05
@@ -132,7 +135,8 @@ def function_vectors(
         refuse_encoder(loaded, "study function-vectors")
         for word in chain.from_iterable(pair for rows in pairs.values() for pair in rows):
             loaded.tokenizer.check_length(word, loaded.context)
-        runner = LastTokenRunner(loaded)
+        runner = Rerunner(loaded)
+        runner.check_tokens_alone()
         spelling = Spelling(loaded.tokenizer)
         spelled = [spelled_task(name, rows, spelling, seed=seed) for name, rows in pairs.items()]
         readings, table = _measure(runner, spelled, size, bar)
@@ -154,7 +158,7 @@ def function_vectors(
 
 
 def _measure(
-    runner: LastTokenRunner, tasks: Sequence[WordTask], size: PromptSize, progress: OnProgress
+    runner: Rerunner, tasks: Sequence[WordTask], size: PromptSize, progress: OnProgress
 ) -> tuple[list[TaskReading], pd.DataFrame]:
     """A reading of each task, and the row of each head."""
     layers = runner.model.attention_layers
@@ -196,7 +200,7 @@ class TaskReading:
     shuffled_mean: Means
 
 
-def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) -> TaskReading:
+def read_word_task(runner: Rerunner, task: WordTask, size: PromptSize) -> TaskReading:
     """Test if the model can do a task, and record its heads' mean outputs."""
     # words are divided, so that outputs are averaged over other prompts than those patched
     clean = prompts_of(runner, task, EFFECTS, CLEAN, size)
@@ -225,14 +229,14 @@ def read_word_task(runner: LastTokenRunner, task: WordTask, size: PromptSize) ->
 
 
 def prompts_of(
-    runner: LastTokenRunner, task: WordTask, half: int, kind: str, size: PromptSize
+    runner: Rerunner, task: WordTask, half: int, kind: str, size: PromptSize
 ) -> list[FewShot]:
     """Prompts of one kind on one half of a task's words."""
     return few_shot_prompts(task, half, kind, tokenizer=runner.model.tokenizer, size=size)
 
 
 def task_effects(
-    runner: LastTokenRunner,
+    runner: Rerunner,
     readings: Sequence[TaskReading],
     number: int,
     size: PromptSize,
@@ -250,23 +254,23 @@ def task_effects(
     effects: list[ndarray] = []
     for kind in UNINFORMED:
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
-        runs = runner.read([prompt.tokens for prompt in prompts], keys=True)
+        run = runner.at_last([prompt.tokens for prompt in prompts])
         scores = partial(_scores, runner, columns, prompts)
-        last_states = torch.stack([run.state for run in runs])
-        before = scores(last_states[:, None])
+        before = scores(run.states[:, None])
         rises = []
         for layer in runner.model.attention_layers:
             values = _values(reading, others, layer, prompts=len(prompts))
             # one head of the last token is set to one value at a time
             count, heads, kinds, width = values.shape
-            prompt_number, head, _ = np.indices((count, heads, kinds)).reshape(3, -1)
-            states = runner.states(
-                runs,
-                layer,
-                prompt=torch.from_numpy(prompt_number),
-                head=torch.from_numpy(head),
-                value=values.reshape(-1, width),
-            )
+            indices = torch.from_numpy(np.indices((count, heads, kinds)).reshape(3, -1))
+            prompt, head, _ = indices.to(runner.model.device)
+            value = values.reshape(-1, 1, width).to(runner.model.device)
+            parts = []
+            for start in range(0, len(head), ITEMS_AT_ONCE):
+                part = slice(start, start + ITEMS_AT_ONCE)
+                change = RowHeadsSet(layer, head[part], value[part])
+                parts.append(runner.states(run.at_rows(prompt[part]), change))
+            states = torch.cat(parts)
             patched = scores(states.reshape(count, heads * kinds, -1))
             rise = patched - before
             rises.append(rise.reshape(2, *values.shape[:3]))
@@ -307,7 +311,7 @@ def _values(
 
 @torch.inference_mode()
 def _scores(
-    runner: LastTokenRunner,
+    runner: Rerunner,
     columns: _Columns,
     prompts: Sequence[FewShot],
     states: Float[Tensor, "prompt item d_model"],
@@ -324,13 +328,9 @@ def _scores(
     return scores.double().numpy()
 
 
-def _means(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> Means:
-    runs = runner.read([prompt.tokens for prompt in prompts])
-    means = {}
-    for layer in runner.model.attention_layers:
-        outputs = torch.stack([run.z[layer] for run in runs])
-        means[layer] = outputs.mean(0)
-    return means
+def _means(runner: Rerunner, prompts: Sequence[FewShot]) -> Means:
+    run = runner.at_last([prompt.tokens for prompt in prompts])
+    return {layer: z[:, 0].mean(0) for layer, z in run.z.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,9 +343,9 @@ class _Answers:
 
 
 @torch.inference_mode()
-def _answers(runner: LastTokenRunner, prompts: Sequence[FewShot]) -> _Answers:
-    runs = runner.read([prompt.tokens for prompt in prompts])
-    logits = logits_of(runner.network, torch.stack([run.state for run in runs]))
+def _answers(runner: Rerunner, prompts: Sequence[FewShot]) -> _Answers:
+    run = runner.at_last([prompt.tokens for prompt in prompts])
+    logits = logits_of(runner.network, run.states)
     logs = logits.float().log_softmax(-1).cpu()
     right = torch.tensor([prompt.right for prompt in prompts])
     log_probability = logs.gather(-1, right[:, None])[:, 0]

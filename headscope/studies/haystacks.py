@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ from numpy import ndarray
 from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from headscope.causal.chosen_rows import ChosenRows, Tile
 from headscope.causal.haystack_answers import (
     answer_tokens,
     chance_of,
@@ -22,13 +21,15 @@ from headscope.causal.haystack_answers import (
     questions_of,
 )
 from headscope.causal.head_set import Head, heads_by_layer, matched_sets
-from headscope.causal.intervention import HeadsSet
-from headscope.causal.token_rerun import QueryRerunner
+from headscope.causal.intervention import AttentionRead, HeadsSet
+from headscope.causal.kept_keys import Tile, TokensOnKeys, chosen_rows
+from headscope.causal.loss import logits_of
+from headscope.causal.rerun import CleanRun, Rerunner, single_tokens
 from headscope.corpus.window import Window
 from headscope.heads import head_name
 from headscope.models.engines.attention import CleanKeys
 from headscope.models.families import refuse_encoder
-from headscope.models.layout.projections import output_matrix, outputs_by_layer
+from headscope.models.layout.projections import output_matrix
 from headscope.options import Device, Names, Positive, Revision, Seed, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
@@ -125,7 +126,8 @@ def haystacks(
         )
         windows = HAYSTACK.windows(config)
         tagged = tagged_heads(run)
-        rerunner = QueryRerunner(loaded)
+        rerunner = Rerunner(loaded)
+        rerunner.check_tokens_alone()
         steps = Steps(bar, sum(map(len, windows)))
 
         # one forward pass of each window gives answers, attention at its questions, and the keys
@@ -141,11 +143,11 @@ def haystacks(
             masses.append(reading.mass())
             copies.append(reading.copied())
             if tagged:
-                outputs = reading.outputs(rerunner)
+                at_questions = reading.at_questions(rerunner)
                 if not compared:
-                    norms = mean_norms(loaded, outputs)
+                    norms = mean_norms(rerunner, at_questions)
                     compared = [tagged, *matched_sets(tagged, norms, count=sets, seed=seed)]
-                changes.append(reading.changes(rerunner, outputs, compared))
+                changes.append(reading.changes(rerunner, at_questions, compared))
             steps.advance(len(window))
         steps.finish()
 
@@ -202,7 +204,7 @@ class WindowReading:
     """Positions of the answer in the text, for each question."""
     places: tuple[Int[ndarray, " token"], ...]
     """Positions of the answer after each question."""
-    rows: ChosenRows
+    rows: AttentionRead
     tiles: dict[tuple[int, int], Float[Tensor, "head key"]] = field(default_factory=dict)
     """Attention by layer and query."""
     clean: dict[int, CleanKeys] = field(default_factory=dict)
@@ -227,7 +229,7 @@ class WindowReading:
             for query, row in zip(tile.query.tolist(), tile.attention, strict=True):
                 tiles[tile.layer, query] = row
 
-        rows = ChosenRows(model.attention_layers, positions, store)
+        rows = chosen_rows(model.attention_layers, positions, store)
         return cls(window, queries, tuple(keys), places, rows, tiles, clean)
 
     def mass(self) -> Float[ndarray, "question layer head"]:
@@ -252,61 +254,48 @@ class WindowReading:
                 copied.append(np.stack(of_layers).astype(float))
         return np.stack(copied)
 
-    def outputs(self, rerunner: QueryRerunner) -> dict[int, Float[Tensor, "query head width"]]:
-        """Each head's z by layer at the questions, and last at the question about nothing."""
-        by_layer: dict[int, Tensor] = {}
-        every = np.append(self.queries, self._null)
-        record = _Recorded({layer: [] for layer in self.clean}, {}, by_layer)
-        rerunner.log_probabilities(self.window.tokens, every, self.clean, record)
-        return by_layer
+    @torch.inference_mode()
+    def at_questions(self, rerunner: Rerunner) -> CleanRun:
+        """The clean run at the questions alone, and last at the question about nothing."""
+        null = self.window.arrows.query[self.window.arrows.kind == NULL][0]
+        queries = torch.from_numpy(np.append(self.queries, null))
+        ids = torch.from_numpy(self.window.tokens)[queries].to(rerunner.model.device)
+        on_keys = TokensOnKeys([self.clean], torch.zeros_like(queries), queries)
+        return rerunner.clean(single_tokens(ids, queries), on_keys)
 
-    @property
-    def _null(self) -> int:
-        return int(self.window.arrows.query[self.window.arrows.kind == NULL][0])
-
+    @torch.inference_mode()
     def changes(
-        self,
-        rerunner: QueryRerunner,
-        outputs: Mapping[int, Float[Tensor, "query head width"]],
-        sets: Collection[tuple[Head, ...]],
+        self, rerunner: Rerunner, at_questions: CleanRun, sets: Collection[tuple[Head, ...]]
     ) -> Float[ndarray, "set question"]:
-        """Change of the log-probability of each answer's first token, for each set of heads."""
+        """Change of the log-probability of each answer's first token, for each set of heads.
+
+        Args:
+            rerunner: the model.
+            at_questions: see the method of that name.
+            sets: heads whose outputs are those at the question about nothing.
+        """
         tokens = self.window.tokens
         label = torch.from_numpy(tokens[[places[0] for places in self.places]])
+        questions = at_questions.at_rows(torch.arange(len(self.queries)))
         of_sets: list[Tensor] = []
         for heads in ((), *sets):
             by_layer = heads_by_layer(heads)
-            unasked = {}
-            for layer, members in by_layer.items():
-                unasked[layer] = outputs[layer][-1:, members]
-            change = HeadsSet(by_layer, unasked)
-            logs = rerunner.log_probabilities(tokens, self.queries, self.clean, change)
+            unasked = {
+                layer: at_questions.z[layer][-1:, :, members] for layer, members in by_layer.items()
+            }
+            states = rerunner.states(questions, HeadsSet(by_layer, unasked))
+            logs = logits_of(rerunner.network, states).float().log_softmax(-1)
             of_sets.append(logs.cpu().gather(-1, label[:, None])[:, 0])
         untouched, *ablated = of_sets
         return (torch.stack(ablated) - untouched).double().numpy()
 
 
-@dataclass(frozen=True, eq=False)
-class _Recorded(HeadsSet):
-    """Every head's z as it is, stored for each layer."""
-
-    by_layer: dict[int, Tensor]
-
-    def edit(self, layer: int, z: Float[Tensor, "row position head width"]) -> Tensor:
-        """The z itself."""
-        self.by_layer[layer] = z[:, 0]
-        return z
-
-
-def mean_norms(
-    model: Any, outputs: Mapping[int, Float[Tensor, "query head width"]]
-) -> dict[Head, float]:
+def mean_norms(rerunner: Rerunner, at_questions: CleanRun) -> dict[Head, float]:
     """Mean norm of each head's output z W_O at the questions."""
-    matrices = outputs_by_layer(model.engine.network)
     norms: dict[Head, float] = {}
-    for layer, z in outputs.items():
-        matrix = output_matrix(matrices[layer]).float().reshape(z.shape[1], z.shape[2], -1)
-        written = torch.einsum("qhw,hwm->qhm", z.float(), matrix).norm(dim=-1).mean(0)
+    for layer, z in at_questions.z.items():
+        matrix = output_matrix(rerunner.outputs[layer]).float().reshape(*z.shape[2:], -1)
+        written = torch.einsum("qhw,hwm->qhm", z[:, 0].float(), matrix).norm(dim=-1).mean(0)
         for head, norm in enumerate(written.tolist()):
             norms[layer, head] = norm
     return norms

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Annotated
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float
 from pydantic import Field
 
-from headscope.causal.prompt_pair import Patch, PromptPair, likeliest_next
+from headscope.causal.prompt_pair import Patch, PromptPair, likeliest_next, logit_differences
 from headscope.causal.rerun import Rerunner
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
@@ -28,7 +28,7 @@ from headscope.models.families import refuse_encoder
 from headscope.models.model import Model
 from headscope.models.text_window import special_notes, text_window
 from headscope.options import Device, Flag, Heads, NonNegative, Plain, Source
-from headscope.progress import OnProgress, Progress, Steps, progress_bar
+from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
 from headscope.relations.relation import targets_of
@@ -46,6 +46,8 @@ from headscope.views.study_result import StudyResult
 EDGE_HEADS = 10
 LEAST_GAP = 1e-4
 LISTED = 12
+TOKENS_AT_ONCE = 2_048
+"""Tokens of patched prompts that run together."""
 NEIGHBOURS = 8
 """Tokens shown before and after the first difference of two prompts."""
 Token = Annotated[str, Field(min_length=1)]
@@ -129,136 +131,76 @@ def patch(
     with progress_bar(progress, "patching", unit="patches") as bar:
         model = model_of(run, source=source, device=device).with_plain_prompts(plain)
         refuse_encoder(model, "study patch")
-        patching = _Patching(run, Rerunner(model), places, edges, bar)
-        return patching.of_prompts(_Prompts(clean, corrupt, answer, wrong))
+        rerunner = Rerunner(model)
 
-
-@dataclass(frozen=True)
-class _Prompts:
-    """Two prompts, and the words after them."""
-
-    clean: str
-    corrupt: str
-    answer: str | None
-    wrong: str | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Patching:
-    """Heads of a run's model that are patched."""
-
-    run: Result
-    rerunner: Rerunner
-    places: Sequence[Head]
-    edges: int
-    """Maximum number of edges of a head."""
-    progress: OnProgress
-
-    def of_prompts(self, prompts: _Prompts) -> StudyResult:
-        """Patch heads and edges between two prompts.
-
-        Raises:
-            HeadscopeError: the metric is the same after both prompts.
-        """
         # both prompts, and the words whose logits are compared
-        model = self.rerunner.model
-        clean = text_window(model, prompts.clean)
-        corrupt = text_window(model, prompts.corrupt)
-        compared = [
-            self._compared(clean, prompts.answer, "answer"),
-            self._compared(corrupt, prompts.wrong, "wrong"),
-        ]
+        windows = [text_window(model, text) for text in (clean, corrupt)]
+        compared = []
+        for window, word, option in zip(windows, (answer, wrong), ("answer", "wrong"), strict=True):
+            if word is None:
+                compared.append(likeliest_next(rerunner, window))
+            else:
+                compared.append(single_token(model, word, option))
+
         # without a difference there is nothing to restore
-        pair = PromptPair.of(self.rerunner, [clean, corrupt], compared, self._layers)
-        one, other = pair.clean.metric, pair.corrupt.metric
+        pair = PromptPair.of(rerunner, windows, {layer for layer, _ in places})
+        states = torch.cat([pair.clean.run.states, pair.corrupt.run.states])
+        one, other = logit_differences(rerunner, states, compared)
         names = model.tokenizer.spell(compared)
         metric = f"the logit of {names[0]!r} minus that of {names[1]!r}"
         if not abs(one - other) > LEAST_GAP * max(abs(one), abs(other)):
             raise HeadscopeError(f"{metric} is {one:.6g} after both prompts; choose other words")
-        table = self._table(pair, clean)
-        notes = [*special_notes(model, [str(prompts.clean), str(prompts.corrupt)])]
-        if len(clean) != len(corrupt):
-            notes.append(
-                f"the prompts are aligned at their ends; {_compared_tokens(clean, corrupt)}"
-            )
-        return StudyResult(
-            title=f"{name_of(model.name)}: {metric}: clean {one:+.3f}, corrupt {other:+.3f}",
-            table=table,
-            terminal_table=_strongest(table),
-            notes=notes,
-            values={"clean": one, "corrupt": other, "compared": list(names)},
-            draw=STUDY.draw,
-        )
 
-    def _compared(self, window: Window, word: str | None, option: str) -> int:
-        """The token that is compared: the one that is given, or the most likely after a prompt."""
-        if word is None:
-            return likeliest_next(self.rerunner, window)
-        return single_token(self.rerunner.model, word, option)
-
-    @property
-    def _layers(self) -> list[int]:
-        return sorted({layer for layer, _ in self.places})
-
-    @property
-    def _heads(self) -> list[Patch]:
-        return [Patch(*head) for head in self.places]
-
-    @property
-    def _edge_count(self) -> int:
-        return min(EDGE_HEADS, len(self.places)) * self.edges
-
-    def _table(self, pair: PromptPair, window: Window) -> pd.DataFrame:
-        """A row per head, then a row per edge of the heads with the largest effects."""
         # all heads first, then edges of those with the largest effects
-        steps = Steps(self.progress, 4 * (len(self.places) + self._edge_count))
-        heads = _effects(pair, self._heads, steps)
-        strongest = _strongest_heads(heads, self.places) if self.edges else []
-        patches = _edges(pair, strongest, self.edges)
-        table = pd.concat([heads, _effects(pair, patches, steps)], ignore_index=True)
-        # tags of the run, and relations that the edges belong to
-        table["tags"] = _tags(self.run, table)
-        table["query_token"] = _tokens_at(table["query"], window)
-        table["key_token"] = _tokens_at(table["key"], window)
-        cells_of = {head: _cells_of_tags(self.run, head, window) for head in strongest}
-        names = []
-        for row in table.itertuples():
-            cells = cells_of.get((row.layer, row.head), {})
-            relations = cells.get((row.query, row.key), ())
-            names.append(";".join(relations))
-        return table.assign(relation=names).reindex(columns=STUDY.names)
+        steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
+        patching = _Patching(rerunner, pair, compared, (one, other), steps)
+        table = patching.effects([Patch(*head) for head in places])
+        size = table[["recovered", "lost"]].abs().max(axis=1)
+        rows = size.sort_values(ascending=False, kind="stable").index[:EDGE_HEADS]
+        strongest = [places[row] for row in sorted(rows)] if edges else []
+        of_edges = patching.effects(_edges(pair, strongest, edges))
+        table = pd.concat([table, of_edges], ignore_index=True)
 
-
-def _compared_tokens(clean: Window, corrupt: Window) -> str:
-    """Both prompts as tokens, with their first difference marked."""
-    at = first_difference(clean.strings, corrupt.strings)
-    return (
-        f"the first difference is in [[ ]]: clean: {marked(clean.strings, at)}; corrupt: "
-        f"{marked(corrupt.strings, at)}"
-    )
-
-
-def _tokens_at(positions: pd.Series, window: Window) -> list[str]:
-    """The token at each position; empty for a whole head."""
-    return ["" if pd.isna(position) else window.strings[int(position)] for position in positions]
-
-
-def _tags(run: Result, table: pd.DataFrame) -> list[str]:
-    """The tags of the head of each row."""
-    return [run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()]
-
-
-def _strongest_heads(table: pd.DataFrame, places: Sequence[Head]) -> list[Head]:
-    """The heads whose edges are patched: those with the largest effects, in the order of places."""
+    # tags of the run, and relations that the edges belong to
+    window, other_window = windows
+    table["tags"] = [
+        run.heads.loc[head_name(row.layer, row.head), "tags"] for row in table.itertuples()
+    ]
+    for name in ("query", "key"):
+        table[f"{name}_token"] = [
+            "" if pd.isna(position) else window.strings[int(position)] for position in table[name]
+        ]
+    cells_of = {head: _cells_of_tags(run, head, window) for head in strongest}
+    relations = []
+    for row in table.itertuples():
+        cells = cells_of.get((row.layer, row.head), {})
+        relations.append(";".join(cells.get((row.query, row.key), ())))
+    table = table.assign(relation=relations).reindex(columns=STUDY.names)
+    # a terminal shows the heads, and the edges, with the largest effects
     size = table[["recovered", "lost"]].abs().max(axis=1)
-    rows = size.sort_values(ascending=False, kind="stable").index[:EDGE_HEADS]
-    return [places[row] for row in sorted(rows)]
+    ordered = table.loc[size.sort_values(ascending=False, kind="stable").index]
+    listed = [ordered[ordered["kind"] == kind].head(LISTED) for kind in ("head", "edge")]
+    notes = [*special_notes(model, [str(clean), str(corrupt)])]
+    if len(window) != len(other_window):
+        at = first_difference(window.strings, other_window.strings)
+        notes.append(
+            "the prompts are aligned at their ends; the first difference is in [[ ]]: clean: "
+            f"{marked(window.strings, at)}; corrupt: {marked(other_window.strings, at)}"
+        )
+    return StudyResult(
+        title=f"{name_of(model.name)}: {metric}: clean {one:+.3f}, corrupt {other:+.3f}",
+        table=table,
+        terminal_table=pd.concat(listed),
+        notes=notes,
+        values={"clean": one, "corrupt": other, "compared": list(names)},
+        draw=STUDY.draw,
+    )
 
 
 def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
     """The edges of heads whose attention times value differs most."""
     patches = []
-    positions = pair.alignment.edge_positions
+    positions = pair.alignment.clean.tolist()
     for layer, head in heads:
         # the cells with the largest changes above 0
         change = pair.carried_change(layer, head)
@@ -301,40 +243,50 @@ def marked(tokens: Sequence[str], at: int) -> str:
     return " ".join(words)
 
 
-def _effects(pair: PromptPair, patches: Sequence[Patch], steps: Steps) -> pd.DataFrame:
-    """The shares of each patch, a row per patch."""
-    table = pd.DataFrame(patches, columns=Patch._fields)
-    table = table.astype({"query": "Int64", "key": "Int64"})
-    is_head = table["query"].isna()
-    table.insert(0, "kind", np.where(is_head, "head", "edge"))
-    clean = pair.clean.metric
-    corrupt = pair.corrupt.metric
-    for prefix, attention_only in (("", False), ("attention_", True)):
-        with_parts = partial(_metrics, pair, patches, steps, attention_only=attention_only)
-        denoised = with_parts(denoise=True)
-        noised = with_parts(denoise=False)
-        table[f"{prefix}recovered"] = (denoised - corrupt) / (clean - corrupt)
-        table[f"{prefix}lost"] = (noised - clean) / (corrupt - clean)
-    return table
+@dataclass(frozen=True, eq=False)
+class _Patching:
+    """Two prompts between which activations are exchanged."""
 
+    rerunner: Rerunner
+    pair: PromptPair
+    compared: Sequence[int]
+    """The two tokens whose logits are compared: the answer and the wrong one."""
+    untouched: tuple[float, float]
+    """The metric after the clean and after the corrupt prompt."""
+    steps: Steps
 
-def _metrics(
-    pair: PromptPair,
-    patches: Sequence[Patch],
-    steps: Steps,
-    *,
-    denoise: bool,
-    attention_only: bool,
-) -> Float[np.ndarray, " patch"]:
-    """The metric with each patch; patches of one layer run together."""
-    metrics: list[float] = []
-    for _, rows in groupby(patches, key=lambda patch: patch.layer):
-        of_layer = list(rows)
-        for first in range(0, len(of_layer), pair.rows_at_once):
-            batch = of_layer[first : first + pair.rows_at_once]
-            metrics += pair.patched(batch, denoise=denoise, attention_only=attention_only)
-            steps.advance(len(batch))
-    return np.array(metrics, float)
+    def effects(self, patches: Sequence[Patch]) -> pd.DataFrame:
+        """The shares of each patch, a row per patch."""
+        table = pd.DataFrame(patches, columns=Patch._fields)
+        table = table.astype({"query": "Int64", "key": "Int64"})
+        is_head = table["query"].isna()
+        table.insert(0, "kind", np.where(is_head, "head", "edge"))
+        clean, corrupt = self.untouched
+        for prefix, attention_only in (("", False), ("attention_", True)):
+            denoised = self._metrics(patches, denoise=True, attention_only=attention_only)
+            noised = self._metrics(patches, denoise=False, attention_only=attention_only)
+            table[f"{prefix}recovered"] = (denoised - corrupt) / (clean - corrupt)
+            table[f"{prefix}lost"] = (noised - clean) / (corrupt - clean)
+        return table
+
+    def _metrics(
+        self, patches: Sequence[Patch], *, denoise: bool, attention_only: bool
+    ) -> Float[np.ndarray, " patch"]:
+        """The metric with each patch; patches of one layer run together."""
+        base = self.pair.corrupt.run if denoise else self.pair.clean.run
+        lengths = [run.run.rows.tokens.shape[1] for run in (self.pair.clean, self.pair.corrupt)]
+        at_once = max(1, TOKENS_AT_ONCE // max(lengths))
+        metrics: list[float] = []
+        for _, rows in groupby(patches, key=lambda patch: patch.layer):
+            of_layer = list(rows)
+            for first in range(0, len(of_layer), at_once):
+                part = of_layer[first : first + at_once]
+                change = self.pair.change(part, denoise=denoise, attention_only=attention_only)
+                repeated = base.at_rows(torch.zeros(len(part), dtype=torch.long))
+                states = self.rerunner.states(repeated, change)
+                metrics += logit_differences(self.rerunner, states, self.compared)
+                self.steps.advance(len(part))
+        return np.array(metrics, float)
 
 
 def _cells_of_tags(run: Result, head: Head, window: Window) -> dict[tuple[int, int], list[str]]:
@@ -370,10 +322,3 @@ def single_token(model: Model, text: str, option: str) -> int:
             "within a sentence often begins with a space"
         )
     return int(tokens[0])
-
-
-def _strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """The heads, and the edges, with the largest effects."""
-    size = table[["recovered", "lost"]].abs().max(axis=1)
-    ordered = table.loc[size.sort_values(ascending=False, kind="stable").index]
-    return pd.concat([ordered[ordered["kind"] == kind].head(LISTED) for kind in ("head", "edge")])

@@ -17,7 +17,7 @@ from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
-from headscope.causal.chosen_rows import ChosenRows, Tile
+from headscope.causal.kept_keys import Tile, chosen_rows
 from headscope.corpus.shipped import asked_corpora
 from headscope.errors import CorpusError
 from headscope.heads import head_name
@@ -175,8 +175,7 @@ def read_rows(
 ) -> None:
     """Run a model on a window, and hand on its attention at some queries."""
     network = plain_network_of(model)
-    rows = ChosenRows(model.attention_layers, queries, on_tile)
-    with rows.applied(model):
+    with chosen_rows(model.attention_layers, queries, on_tile).applied(model):
         network.base_model(torch.from_numpy(tokens)[None].to(model.device), use_cache=False)
 
 

@@ -65,4 +65,4 @@ def test_layers_run_again_from_an_ablated_head_give_what_a_mask_gives(model):
         wanted = TOKENS[where][:, None]
         expected = logits.log_softmax(-1).gather(1, wanted)[:, 0]
     assert torch.allclose(without, expected, atol=1e-3)
-    assert not torch.allclose(without, clean.scores, atol=1e-3)
+    assert not torch.allclose(without, rerunner.scores(clean), atol=1e-3)

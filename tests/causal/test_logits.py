@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from headscope.causal.loss import logit_map, logits_of, loss
-from headscope.causal.prompt_pair import PromptPair, likeliest_next
+from headscope.causal.moved_attention import ALL, Moves, move_attention
+from headscope.causal.prompt_pair import PromptPair, likeliest_next, logit_differences
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import TaskRunner
-from headscope.causal.token_rerun import ALL, Moves, QueryRerunner
 from headscope.errors import ModelError
 from headscope.measure.study_windows import text_windows
 from headscope.models.load import load_model
@@ -83,10 +83,12 @@ def test_distributions_and_the_likeliest_token_are_those_of_transformers(models)
 def test_the_metric_of_a_pair_of_prompts_is_a_difference_of_own_logits(models):
     model, network = models
     windows = [text_window(model, text) for text in (TEXT, OTHER)]
-    pair = PromptPair.of(Rerunner(model), windows, [40, 60], [0])
-    for window, run in zip(windows, (pair.clean, pair.corrupt), strict=True):
+    rerunner = Rerunner(model)
+    pair = PromptPair.of(rerunner, windows, [0])
+    for window, prompt in zip(windows, (pair.clean, pair.corrupt), strict=True):
         last = own_logits(network, window)[-1]
-        close(run.metric, last[40] - last[60])
+        (found,) = logit_differences(rerunner, prompt.run.states, [40, 60])
+        close(found, last[40] - last[60])
 
 
 def test_the_metric_of_a_task_is_a_difference_of_own_log_probabilities(models):
@@ -114,7 +116,7 @@ def test_single_tokens_that_run_alone_have_own_log_probabilities(models):
         query=query, layer=query * 0 - 1, head=query * 0 - 1, draw=query * 0 + ALL, item=none,
         key=none,
     )  # fmt: skip
-    changed = QueryRerunner(model).run(window.tokens, moves)
+    changed = move_attention(Rerunner(model), window.tokens, moves)
     logs = own_logits(network, window).log_softmax(-1)
     close(changed.clean, [logs[at, window.tokens[at + 1]] for at in query])
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from headscope.causal.replacement import Replacement, softmax_over_visible
+from headscope.causal.intervention import Replacement, softmax_over_visible
 from headscope.models.engines.attention import overridden
 from headscope.models.layout.projections import outputs_by_layer
 from headscope.models.load import load_model

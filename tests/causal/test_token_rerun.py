@@ -7,18 +7,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headscope.causal import token_rerun
-from headscope.causal.intervention import OutputChange
+from headscope.causal import rerun
+from headscope.causal.intervention import OutputChange, Replacement, RowHeadsSet
 from headscope.causal.loss import last_stream
-from headscope.causal.replacement import Replacement
-from headscope.causal.token_rerun import (
-    ALL,
-    AS_MUCH,
-    LastTokenRunner,
-    Moves,
-    QueryRerunner,
-    attention_taken,
-)
+from headscope.causal.moved_attention import ALL, AS_MUCH, Moves, attention_taken, move_attention
+from headscope.causal.rerun import Rerunner
 from headscope.models.engines.attention import CleanKeys
 from headscope.models.engines.scores import ScoreTerms
 from headscope.models.load import load_model
@@ -44,7 +37,7 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
         clean = plain(ids, output_attentions=True)
     pattern = clean.attentions[layer].clone()
     cells = (pattern[0, head, query, 1:].topk(2).indices + 1).tolist()
-    found = QueryRerunner(model).run(tokens, one(query, layer, head, cells))
+    found = move_attention(Rerunner(model), tokens, one(query, layer, head, cells))
     moved = pattern[0, head, query, cells].sum()
     pattern[0, head, query, 0] += moved
     pattern[0, head, query, cells] = 0
@@ -63,13 +56,13 @@ def test_a_query_run_alone_predicts_what_the_whole_model_does_with_that_pattern(
 
 
 def test_the_last_token_is_followed_by_none_and_queries_do_not_touch_each_other(gpt2_folder):
-    runner = QueryRerunner(load_model(str(gpt2_folder)))
+    runner = Rerunner(load_model(str(gpt2_folder)))
     tokens = np.random.default_rng(2).integers(1, 90, 20)
-    alone = runner.run(tokens, one(19, 0, 1, [3]))
+    alone = move_attention(runner, tokens, one(19, 0, 1, [3]))
     assert np.isnan(alone.clean[0])
     query = np.array([8, 19, 12])
     rows = (query, np.array([0, 0, 1]), np.array([1, 1, 3]), np.zeros(3, int))
-    beside = runner.run(tokens, Moves(*rows, np.arange(3), np.array([3, 3, 5])))
+    beside = move_attention(runner, tokens, Moves(*rows, np.arange(3), np.array([3, 3, 5])))
     assert beside.divergence[1] == pytest.approx(alone.divergence[0], rel=1e-2)
 
 
@@ -132,7 +125,7 @@ class LastHeadSet(OutputChange):
 def runner(request, tokenizer, tmp_path_factory):
     network = AutoModelForCausalLM.from_config(tiny_config(request.param))
     folder = save_uneven(network, tokenizer, tmp_path_factory.mktemp("tiny"))
-    return LastTokenRunner(load_model(str(folder)))
+    return Rerunner(load_model(str(folder)))
 
 
 def prompts(runner):
@@ -144,20 +137,21 @@ def prompts(runner):
 @torch.inference_mode()
 def test_a_head_that_is_set_changes_the_last_state_as_in_a_whole_prompt(runner):
     tokens = prompts(runner)
-    runs = runner.read(tokens, keys=True)
+    run = runner.at_last(tokens)
     heads = runner.model.heads
     for layer in runner.model.attention_layers:
-        width = runs[0].z[layer].shape[1]
+        width = run.z[layer].shape[-1]
         item = torch.arange(len(tokens)).repeat_interleave(heads)
         head = torch.arange(heads).repeat(len(tokens))
         value = torch.randn(len(item), width, generator=torch.Generator().manual_seed(layer))
-        states = runner.states(runs, layer, prompt=item, head=head, value=value)
+        change = RowHeadsSet(layer, head, value[:, None])
+        states = runner.states(run.at_rows(item), change)
         for row, state in enumerate(states):
             change = LastHeadSet(layer, int(head[row]), value[row])
             with change.applied(runner.model):
                 whole = last_stream(runner.network, tokens[item[row]][None])[0, -1]
             torch.testing.assert_close(state, whole, atol=1e-4, rtol=1e-3)
-            assert not torch.allclose(whole, runs[item[row]].state, atol=1e-4)
+            assert not torch.allclose(whole, run.states[item[row]], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -166,23 +160,22 @@ def test_a_head_that_is_set_changes_the_last_state_as_in_a_whole_prompt(runner):
 @torch.inference_mode()
 def test_prompts_that_are_read_together_are_as_if_read_alone(runner, at_once, batches, monkeypatch):
     tokens, read = prompts(runner), []
-    read_batch = runner._read
+    at_places = runner.at_places
+
+    def noted(rows):
+        read.append(rows.lengths.tolist())
+        return at_places(rows)
+
     with monkeypatch.context() as patch:
-        patch.setattr(token_rerun, "TOKENS_AT_ONCE", at_once)
-        patch.setattr(
-            runner,
-            "_read",
-            lambda batch, **options: (
-                read.append([*map(len, batch)]) or read_batch(batch, **options)
-            ),
-        )
-        together = runner.read(tokens)
+        patch.setattr(rerun, "TOKENS_AT_ONCE", at_once)
+        patch.setattr(runner, "at_places", noted)
+        together = runner.at_last(tokens)
     assert read == batches  # a prompt that is too long is read alone
-    for prompt, run in zip(tokens, together, strict=True):
-        (alone,) = runner.read([prompt])
-        torch.testing.assert_close(run.state, alone.state, atol=1e-5, rtol=1e-4)
-        for layer in runner.model.attention_layers:
-            torch.testing.assert_close(run.z[layer], alone.z[layer], atol=1e-5, rtol=1e-4)
+    for number, prompt in enumerate(tokens):
+        alone = runner.at_last([prompt])
+        torch.testing.assert_close(together.states[number], alone.states[0], atol=1e-5, rtol=1e-4)
+        for layer, z in together.z.items():
+            torch.testing.assert_close(z[number], alone.z[layer][0], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("cap", [None, 2.0])

@@ -137,4 +137,9 @@ def test_ablating_runs_all_layers_from_the_head_s_own_on(how, folder):
         assert torch.allclose(
             found, logp.gather(1, tokens[row, position][:, None])[:, 0], atol=1e-4
         )
-        assert not torch.allclose(found, clean.scores, atol=1e-3)
+        assert not torch.allclose(found, rerunner.scores(clean), atol=1e-3)
+
+
+def test_tokens_of_a_model_that_mixes_them_otherwise_do_not_run_alone(folder):
+    with pytest.raises(ModelError, match="attention"):
+        Rerunner(load_model(str(folder))).check_tokens_alone()

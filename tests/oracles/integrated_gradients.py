@@ -27,8 +27,8 @@ from headscope.causal.task_runner import HeadsTaken, TaskRunner
 from headscope.models.load import load_model
 from headscope.progress import Steps, silent
 from headscope.stimuli.tasks import read_task
-from headscope.studies.task.circuit import CHOOSES, Judge, Statistics, areas, sizes
-from headscope.studies.task.stages import Stages
+from headscope.studies.task.circuit import CHOOSES, Judge, areas, sizes
+from headscope.studies.task.measuring import Measuring, Stages, Statistics
 
 STEPS = 5
 LARGEST = 10
@@ -88,14 +88,9 @@ def by_integrated_gradients(runner: TaskRunner) -> list[Head]:
 
 def curve(runner: TaskRunner, order: Sequence[Head]) -> dict[int, float]:
     """Share kept by the first heads of an order, on the prompts that judge."""
-    judge = Judge(
-        runner,
-        Stages(None, ""),
-        Statistics(runner.prompts.groups, 0),
-        runner.without(runner.heads),
-        Steps(silent, 1),
-        1,
-    )
+    statistics = Statistics(runner.prompts.groups, 0)
+    measuring = Measuring(runner, statistics, Stages(None, ""), Steps(silent, 1))
+    judge = Judge(measuring, runner.without(runner.heads))
     return {size: judge.faithfulness(order[:size])["mean"] for size in sizes(len(order))}
 
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import headscope as hs
-from headscope.causal.token_rerun import Changed, Moves, QueryRerunner
+from headscope.causal.moved_attention import Changed, Moves, move_attention
+from headscope.causal.rerun import Rerunner
 from headscope.measure.batches import assign_blocks
 from headscope.measure.study_windows import edge_windows
 from headscope.models.load import load_model
@@ -35,7 +36,7 @@ def one(query: int, layer: int, head: int, keys: list[int], draw: int = 0) -> Mo
 def planted(tokenizer, tmp_path_factory):
     folder = matching.save_matching(tokenizer, tmp_path_factory.mktemp("planted"), average=3.0)
     model = load_model(str(folder))
-    return QueryRerunner(model), edge_windows(model, [], {"repeat"}, seed=0)
+    return Rerunner(model), edge_windows(model, [], {"repeat"}, seed=0)
 
 
 def verdicts(planted, heads, *, direct_heads=frozenset(), queries=48) -> pd.DataFrame:
@@ -69,7 +70,8 @@ def test_one_control_beside_another_has_no_effect(planted):
     parts = []
     for query in queries_by_block([relation], windows, blocks, queries=48, seed=3):
         first, second = (
-            runner.run(
+            move_attention(
+                runner,
                 windows[query.window].tokens,
                 one(query.query, *matching.INDUCTION, list(query.targets), draw),
             ).divergence[0]
@@ -95,7 +97,7 @@ def test_what_has_few_queries_or_no_known_relation_is_not_tested(planted):
 def test_a_layer_whose_other_heads_rest_has_no_control(tokenizer, tmp_path):
     model = load_model(str(matching.save_matching(tokenizer, tmp_path, sink=True)))
     windows = edge_windows(model, [], {"repeat"}, seed=0)
-    table = verdicts((QueryRerunner(model), windows), [matching.INDUCTION])
+    table = verdicts((Rerunner(model), windows), [matching.INDUCTION])
     assert table["verdict"].tolist() == [
         f"{UNTESTED}: the layer's other attention is enough to compare with at 0 of 48 queries"
     ]

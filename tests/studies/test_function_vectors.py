@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.token_rerun import LastTokenRunner
+from headscope.causal.rerun import Rerunner
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import SHUFFLED, ZERO_SHOT, PromptSize, spelled_task
 from headscope.stimuli.prompts import Spelling
@@ -72,7 +72,7 @@ def test_an_effect_is_that_of_a_whole_run_with_the_head_set(tasks_file, tmp_path
     """A slow loop: each prompt alone, all of it, with a hook on W_O."""
     folder = save_model(tmp_path)
     model = load_model(str(folder))
-    runner, size = LastTokenRunner(model), PromptSize(3, 6, 0)
+    runner, size = Rerunner(model), PromptSize(3, 6, 0)
     spelling = Spelling(model.tokenizer)
     readings = [
         read_word_task(runner, spelled_task(name, rows, spelling, seed=0), size)

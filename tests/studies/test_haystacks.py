@@ -8,7 +8,7 @@ import torch
 
 import headscope as hs
 from headscope.causal.haystack_answers import haystack_answers
-from headscope.causal.token_rerun import QueryRerunner
+from headscope.causal.rerun import Rerunner
 from headscope.stimuli.haystack import HAYSTACK, NEEDLE, NULL
 from headscope.stimuli.stimulus import StimulusConfig
 from headscope.studies.haystacks import WindowReading, compared_scores, mean_norms, set_effects
@@ -35,9 +35,9 @@ def reading(model):
 
 
 def test_ablated_heads_write_at_the_question_what_they_write_where_nothing_is_asked(model, reading):
-    rerunner = QueryRerunner(model)
-    outputs = reading.outputs(rerunner)
-    found = reading.changes(rerunner, outputs, [HEADS])[0]
+    rerunner = Rerunner(model)
+    asked = reading.at_questions(rerunner)
+    found = reading.changes(rerunner, asked, [HEADS])[0]
     window = reading.window
     null = int(window.arrows.query[window.arrows.kind == NULL][0])
     layers = model.engine.network.model.layers
@@ -76,7 +76,7 @@ def test_ablated_heads_write_at_the_question_what_they_write_where_nothing_is_as
     expected = [logs(q, HEADS) - logs(q, ()) for q in reading.queries.tolist()]
     assert found == pytest.approx(expected, abs=2e-3)
     assert np.abs(found).max() > 0.01
-    norms = mean_norms(model, outputs)
+    norms = mean_norms(rerunner, asked)
     weight = layers[1].self_attn.o_proj.weight[:, 2 * width : 3 * width]
     z = clean[1][[*reading.queries, null], 2 * width : 3 * width]
     assert norms[1, 2] == pytest.approx(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.chosen_rows import Tile
+from headscope.causal.kept_keys import Tile
 from headscope.models.engines.attention import CleanKeys
 from headscope.models.engines.scores import PLAIN
 from headscope.models.load import load_model

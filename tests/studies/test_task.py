@@ -18,10 +18,10 @@ from headscope.causal.task_runner import TaskRunner
 from headscope.errors import HeadscopeError
 from headscope.progress import Steps, announced_costs, silent
 from headscope.stimuli.tasks import read_task
-from headscope.studies.task.circuit import Judge, Statistics, areas, judged_circuit
+from headscope.studies.task.circuit import Judge, areas, judged_circuit
+from headscope.studies.task.measuring import Measuring, Stages, Statistics
 from headscope.studies.task.result import FILES
 from headscope.studies.task.sentences import competence_sentences
-from headscope.studies.task.stages import Stages
 from tests.oracles.integrated_gradients import by_integrated_gradients, curve, runner_of
 from tests.oracles.planted_circuits import (
     OUT,
@@ -276,7 +276,8 @@ def test_random_weights_reach_p_below_5_percent_in_5_percent(tokenizer):
         runner = TaskRunner(Rerunner(model), prompts, metric="difference", method="mean")
         statistics = Statistics(prompts.groups, seed)
         floor = runner.without(runner.heads)
-        judge = Judge(runner, Stages(None, ""), statistics, floor, Steps(silent, 1), 1)
+        measuring = Measuring(runner, statistics, Stages(None, ""), Steps(silent, 1))
+        judge = Judge(measuring, floor)
         heads = [runner.heads[number] for number in rng.permutation(len(runner.heads))[:4]]
         found = judged_circuit(judge, heads, runner.heads, 20, seed)
         of_sets.append(found["p_value"])

@@ -22,9 +22,13 @@ from torch import Tensor
 
 from headscope.attention_kind import AttentionKind
 from headscope.causal.head_set import Head, heads_by_layer
-from headscope.causal.intervention import Intervention
+from headscope.causal.intervention import (
+    HeadPatterns,
+    Intervention,
+    Replacement,
+    softmax_over_visible,
+)
 from headscope.causal.loss import TextLoss
-from headscope.causal.replacement import HeadPatterns, Replacement, softmax_over_visible
 from headscope.causal.rerun import Rerunner
 from headscope.causal.text_losses import TextLosses, loss_score, text_losses_by_batch
 from headscope.corpus.window import Window

@@ -1,9 +1,9 @@
-"""The circuit of a task: chosen on one half of the prompts, judged on the other."""
+"""The circuit of a task: heads measured, chosen on half of the prompts, judged on the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,18 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from headscope.causal.head_set import Head, exchangeable_sets
+from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name
-from headscope.progress import Steps
-from headscope.statistics.estimates import adjusted
-from headscope.statistics.ratio import estimate, interval, resample
-from headscope.studies.task.stages import Stages
+from headscope.studies.task.measuring import ByPrompt, Interval, Measuring, Statistics
 
+OF_EACH = 30
+"""Heads with the largest estimates of each kind that are measured exactly."""
+MOST_MEASURED = 45
+BACKED_UP = 3
+"""Times that a head's estimate exceeds its effect if it may have a backup."""
+MOST_SUSPECTS = 6
+"""Heads that may have backups, at most."""
 MOST_HEADS = 10
 """Most heads of a circuit."""
 MAX_Q = 0.05
@@ -31,60 +36,74 @@ SMALL = (1, 2, 3, 5, 7, MOST_HEADS)
 CHOOSES, JUDGES = 0, 1
 """Halves of the prompts."""
 
-Interval = dict[str, float]
-"""A mean with the ends of its 95 % interval: `mean`, `low`, `high`."""
+
+def heads_to_measure(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
+    """The heads with the largest estimates of each kind, those of both kinds in turn."""
+    orders = [np.argsort(-np.abs(values), kind="stable")[:OF_EACH] for values in estimates.values()]
+    in_turn = np.stack(orders, 1).flatten().tolist()
+    return list(dict.fromkeys(in_turn))[:MOST_MEASURED]
 
 
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """Means over prompts with intervals and tests over their groups."""
+def exact_effects(
+    measuring: Measuring, heads: Sequence[Head], *, prefix: str = ""
+) -> dict[Head, ByPrompt]:
+    """Effects of replacing heads one by one; `prefix` begins the names of what is kept."""
+    effects = {}
+    for head in heads:
+        metric = measuring.array(
+            f"{prefix}{head_name(*head)}",
+            partial(measuring.runner.without, [head]),
+            layers=measuring.layers - head[0],
+        )
+        effects[head] = metric - measuring.runner.clean
+    return effects
 
-    groups: ndarray
-    """Group of each prompt."""
-    seed: int
 
-    def interval(self, by_prompt: Float[ndarray, " prompt"]) -> Interval:
-        """Mean and its interval; prompts with NaN are left out."""
-        mean, low, high, _ = self._estimate(by_prompt)
-        return {"mean": mean, "low": low, "high": high}
+def joint_effects(
+    measuring: Measuring,
+    effects: Mapping[Head, ByPrompt],
+    smooth: Float[ndarray, " head"],
+    floor: float,
+) -> dict[Head, ByPrompt]:
+    """Effects beside those of other heads that may do the same, where these are larger.
 
-    def p_value(self, by_prompt: Float[ndarray, " prompt"]) -> float:
-        """Two-sided test that the mean is 0; 1 if all are 0."""
-        if not np.nan_to_num(by_prompt).any():
-            return 1.0
-        one_sided = self._estimate(by_prompt)[3]
-        return 2 * min(one_sided, 1 - one_sided)
+    Suspects are heads whose estimate with norms held is several times their effect; what counts
+    is what the last of them takes when all the others are replaced already.
 
-    def ratio(self, part: Float[ndarray, " prompt"], total: Float[ndarray, " prompt"]) -> Interval:
-        """Σ part ÷ Σ total over prompts; those with NaN are left out."""
-        known = ~np.isnan(part)
-        _, group = np.unique(self.groups[known], return_inverse=True)
-        parts = np.bincount(group, part[known])
-        totals = np.bincount(group, total[known])
-        mean = parts.sum() / totals.sum()
-        # groups of prompts are resampled as one
-        rng = np.random.default_rng(self.seed)
-        draws = resample(len(parts), rng)
-        low, high = interval(parts, totals, draws).tolist()
-        return {"mean": float(mean), "low": low, "high": high}
+    Args:
+        measuring: the model on the task.
+        effects: of heads alone.
+        smooth: estimates of all heads with norms held.
+        floor: mean effect of replacing all heads.
+    """
+    runner = measuring.runner
+    estimate = dict(zip(runner.heads, np.abs(smooth).tolist(), strict=True))
+    suspects = []
+    for head in sorted(effects, key=lambda head: -estimate[head]):
+        size = abs(float(effects[head].mean()))
+        if estimate[head] >= LEAST * abs(floor) and size < estimate[head] / BACKED_UP:
+            suspects.append(head)
+    suspects = suspects[:MOST_SUSPECTS]
 
-    def q_values(
-        self, effects: Mapping[Head, Float[ndarray, " prompt"]], tests: int
-    ) -> dict[Head, float]:
-        """Benjamini–Hochberg over all heads, of which those not measured count as failed."""
-        p_values = np.ones(tests)
-        p_values[: len(effects)] = [self.p_value(effect) for effect in effects.values()]
-        q_values = adjusted(p_values)[: len(effects)]
-        return dict(zip(effects, q_values.tolist(), strict=True))
-
-    def _estimate(self, by_prompt: Float[ndarray, " prompt"]) -> tuple[float, float, float, float]:
-        known = ~np.isnan(by_prompt)
-        sums = np.bincount(self.groups[known], by_prompt[known])
-        return estimate(sums, np.bincount(self.groups[known]), seed=self.seed)
+    # one suspect alone has no other to stand in for it
+    if len(suspects) < 2:
+        return {}
+    names = "-".join(head_name(*head) for head in suspects)
+    run = partial(runner.without, suspects)
+    without_all = measuring.array(f"joint-{names}", run, layers=0)
+    joint = {}
+    for head in suspects:
+        others = [other for other in suspects if other != head]
+        name = f"joint-{names}-but-{head_name(*head)}"
+        run = partial(runner.without, others)
+        effect = without_all - measuring.array(name, run, layers=measuring.layers)
+        if abs(effect.mean()) > abs(effects[head].mean()):
+            joint[head] = effect
+    return joint
 
 
 def choose_heads(
-    effects: Mapping[Head, Float[ndarray, " prompt"]],
+    effects: Mapping[Head, ByPrompt],
     floor: float,
     statistics: Statistics,
     prompts: Bool[ndarray, " prompt"],
@@ -109,7 +128,7 @@ def choose_heads(
     return members[:MOST_HEADS]
 
 
-def by_size(effects: Mapping[Head, Float[ndarray, " prompt"]]) -> list[Head]:
+def by_size(effects: Mapping[Head, ByPrompt]) -> list[Head]:
     """Heads in the order of the absolute values of their mean effects."""
     return sorted(effects, key=lambda head: -abs(float(np.nanmean(effects[head]))))
 
@@ -118,44 +137,48 @@ def by_size(effects: Mapping[Head, Float[ndarray, " prompt"]]) -> list[Head]:
 class Judge:
     """Sets of heads on the half of the prompts that did not choose them."""
 
-    runner: TaskRunner
-    stages: Stages
-    statistics: Statistics
-    floor: Float[ndarray, " prompt"]
+    measuring: Measuring
+    floor: ByPrompt
     """The metric with all heads replaced."""
-    steps: Steps
-    cost: int
-    """Steps of a run of all layers."""
 
     @property
-    def total_effect(self) -> Float[ndarray, " prompt"]:
+    def total_effect(self) -> ByPrompt:
         """Loss of the metric if all heads are replaced; NaN at prompts that chose."""
-        total = self.runner.clean - self.floor
-        return np.where(self.runner.prompts.halves == JUDGES, total, np.nan)
+        runner = self.measuring.runner
+        return np.where(runner.prompts.halves == JUDGES, runner.clean - self.floor, np.nan)
 
-    def effect_kept(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
+    def effect_kept(self, heads: Sequence[Head]) -> ByPrompt:
         """Part of the total effect that is left if these heads alone are not replaced."""
-        run = partial(self.runner.only, heads, JUDGES)
+        run = partial(self.measuring.runner.only, heads, JUDGES)
         beyond: ndarray = self._array("only", heads, run) - self.floor
         return beyond
 
-    def lost(self, heads: Sequence[Head]) -> Float[ndarray, " prompt"]:
+    def lost(self, heads: Sequence[Head]) -> ByPrompt:
         """The effect of replacing these heads."""
-        run = partial(self.runner.without, heads, JUDGES)
-        effect: ndarray = self._array("without", heads, run) - self.runner.clean
+        runner = self.measuring.runner
+        run = partial(runner.without, heads, JUDGES)
+        effect: ndarray = self._array("without", heads, run) - runner.clean
         return effect
 
     def faithfulness(self, heads: Sequence[Head]) -> Interval:
         """Share of the total effect that the heads alone keep."""
-        return self.statistics.ratio(self.effect_kept(heads), self.total_effect)
+        return self.measuring.statistics.ratio(self.effect_kept(heads), self.total_effect)
+
+    def shares(self, heads: Sequence[Head]) -> dict[Head, float]:
+        """What the share that some heads keep loses without each of them."""
+        shares = {}
+        for head in heads:
+            without = self.effect_kept([other for other in heads if other != head])
+            lost = self.effect_kept(heads) - without
+            shares[head] = self.measuring.statistics.ratio(lost, self.total_effect)["mean"]
+        return shares
 
     def _array(self, kind: str, heads: Sequence[Head], run: Callable[[], ndarray]) -> ndarray:
         name = "-".join(head_name(*head) for head in sorted(heads))
         if len(name) > 120:  # a name of a file
             name = f"{len(heads)}-{hash(tuple(sorted(heads))) & 0xFFFFFFFFFFFF:x}"
-        metric = self.stages.array(f"{kind}-{name}", run)
-        self.steps.advance(self.cost)
-        return metric
+        # a set begins at half of the depth on average
+        return self.measuring.array(f"{kind}-{name}", run, layers=self.measuring.layers // 2)
 
 
 def sizes(count: int) -> list[int]:
@@ -199,13 +222,13 @@ def judged_circuit(
     cpr, cmd = areas({size: point["mean"] for size, point in curve.items()})
 
     # what the circuit alone keeps, and what replacing it alone takes
-    statistics = judge.statistics
+    statistics = judge.measuring.statistics
     total = statistics.interval(judge.total_effect)
     faithfulness = judge.faithfulness(heads)
     completeness = statistics.ratio(-judge.lost(heads), judge.total_effect)
 
     # the same of random sets
-    norms = judge.runner.output_norms()
+    norms = judge.measuring.runner.output_norms()
     random_sets: list[dict[str, Any]] = []
     sampled = exchangeable_sets(heads, norms, count=sets, seed=seed)
     for number, random_set in enumerate(sampled, 1):
@@ -247,3 +270,46 @@ def p_of_rank(of_circuit: float, of_random: Sequence[float]) -> float:
     apart = abs(1 - of_circuit) + 1e-9
     at_least = sum(abs(1 - share) <= apart for share in of_random)
     return (1 + at_least) / (1 + len(of_random))
+
+
+def in_other_words(
+    measuring: Measuring, prompts: TaskPrompts, members: Sequence[Head], measured: Sequence[Head]
+) -> dict[str, Any]:
+    """The circuit on the same task in other words, as a part of `circuit.json`.
+
+    Args:
+        measuring: the model on the task that chose.
+        prompts: of the other task.
+        members: the circuit.
+        measured: heads that are replaced one by one, of which a circuit is chosen here too.
+    """
+    chose = measuring.runner
+    runner = TaskRunner(chose.rerunner, prompts, metric=chose.metric, method=chose.method)
+    statistics = Statistics(prompts.groups, measuring.statistics.seed)
+    other = replace(measuring, runner=runner, statistics=statistics)
+    effects = exact_effects(other, measured, prefix="other-")
+    floor = other.array("other-floor", lambda: runner.without(runner.heads), layers=0)
+    with_members = other.array("other-only", lambda: runner.only(members), layers=0)
+    every = np.ones(prompts.count, bool)
+    whole_effect = float((floor - runner.clean).mean())
+    chosen_here = choose_heads(effects, whole_effect, statistics, every, len(runner.heads))
+    common = heads_in_common(members, chosen_here)
+    return {
+        "name": prompts.name,
+        "prompts": prompts.count,
+        "clean": statistics.interval(runner.clean),
+        "faithfulness": statistics.ratio(with_members - floor, runner.clean - floor),
+        "heads": common["second"],
+        "jaccard": common["jaccard"],
+    }
+
+
+def heads_in_common(first: Sequence[Head], second: Sequence[Head]) -> dict[str, Any]:
+    """Two circuits, and their heads in common as a share of those of either."""
+    either = {*first, *second}
+    common = set(first) & set(second)
+    return {
+        "first": [head_name(*head) for head in first],
+        "second": [head_name(*head) for head in second],
+        "jaccard": len(common) / len(either) if either else None,
+    }

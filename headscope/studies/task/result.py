@@ -24,7 +24,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files
 from headscope.studies.study import table_columns
-from headscope.studies.task.circuit import Statistics
+from headscope.studies.task.measuring import Statistics
 from headscope.studies.task.sentences import (
     circuit_sentences,
     competence_sentences,
@@ -42,6 +42,10 @@ REPLACED_BY: Mapping[str, str] = {
     "zero": "zero",
     "resample": "corrupt prompt",
 }
+ATTENTION_COLUMNS = (
+    *("layer", "head", "from", "to", "mass", "mass_low", "mass_high", "control"),
+    *("cut", "cut_low", "cut_high"),
+)
 EDGE_COLUMNS = (
     *("from", "to", "via", "role", "effect", "effect_low", "effect_high"),
     *("estimate", "p_value", "confirmed"),
@@ -201,8 +205,23 @@ class Findings:
             of_head = [self.attention.pattern(head, at) for at in range(runner.prompts.count)]
             patterns[head_name(*head)] = of_head
 
-        table = self._head_table(records)
-        edge_rows = [{**edge, **_spread("effect", edge["effect"])} for edge in self.edges]
+        # each table has a column for each end of an interval of its records
+        rows = []
+        for record in records:
+            row = _spread(record, "effect", "joint")
+            row["measured"] = row["effect"] is not None
+            row["sentence"] = next(iter(record["sentences"]), "")
+            rows.append(row)
+        table = pd.DataFrame(rows)
+        table = table.rename(columns={"effect_low": "ci_low", "effect_high": "ci_high"})
+        numbers = ["effect", "ci_low", "ci_high", "p_value", "q_value", "joint", "share"]
+        table = table[[column.name for column in COLUMNS]].astype(dict.fromkeys(numbers, float))
+        attention_rows = []
+        for record in records:
+            position = {name: record[name] for name in ("layer", "head")}
+            for edge in record["attention"]:
+                attention_rows.append(position | _spread(edge, "mass", "cut"))
+        edge_rows = [_spread(edge, "effect") for edge in self.edges]
         columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
         if not self.effects:
             columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
@@ -217,7 +236,7 @@ class Findings:
             notes=[*circuit_sentences(self.circuit, self.unit), *notes],
             values={"task": runner.prompts.name, "metric": runner.metric, "how": runner.method},
             draw=draw,
-            attention=_attention_table(records),
+            attention=pd.DataFrame(attention_rows, columns=ATTENTION_COLUMNS),
             edges=pd.DataFrame(edge_rows, columns=EDGE_COLUMNS),
             circuit=plain(content, 6),
             patterns=patterns,
@@ -259,25 +278,6 @@ class Findings:
 
         return sorted(records, key=size, reverse=True)
 
-    def _head_table(self, records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        rows = []
-        for record in records:
-            effect = record["effect"] or {}
-            rows.append(
-                {
-                    **record,
-                    "effect": effect.get("mean"),
-                    "ci_low": effect.get("low"),
-                    "ci_high": effect.get("high"),
-                    "joint": record["joint"]["mean"] if record["joint"] else None,
-                    "measured": bool(effect),
-                    "sentence": next(iter(record["sentences"]), ""),
-                }
-            )
-        table = pd.DataFrame(rows)[[column.name for column in COLUMNS]]
-        numbers = ["effect", "ci_low", "ci_high", "p_value", "q_value", "joint", "share"]
-        return table.astype(dict.fromkeys(numbers, float))
-
     def _differs(self) -> str:
         """Which positions differ from the corrupt prompt; empty for another method."""
         if self.runner.method != "resample":
@@ -298,21 +298,14 @@ class Findings:
         return differs_sentence(in_order, prompts.count, moved)
 
 
-def _attention_table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    rows = []
-    for record in records:
-        for edge in record["attention"]:
-            row = {name: record[name] for name in ("layer", "head")}
-            row |= {name: edge[name] for name in ("from", "to", "control")}
-            rows.append(row | _spread("mass", edge["mass"]) | _spread("cut", edge["cut"] or {}))
-    columns = ["layer", "head", "from", "to", "mass", "mass_low", "mass_high", "control"]
-    return pd.DataFrame(rows, columns=[*columns, "cut", "cut_low", "cut_high"])
-
-
-def _spread(name: str, interval: Mapping[str, float]) -> dict[str, float | None]:
-    """A mean and the ends of its interval as three columns."""
-    return {
-        name: interval.get("mean"),
-        f"{name}_low": interval.get("low"),
-        f"{name}_high": interval.get("high"),
-    }
+def _spread(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """A record with a mean and the ends of its interval as three columns, for some names."""
+    row = dict(record)
+    for name in names:
+        interval = record[name] or {}
+        row |= {
+            name: interval.get("mean"),
+            f"{name}_low": interval.get("low"),
+            f"{name}_high": interval.get("high"),
+        }
+    return row

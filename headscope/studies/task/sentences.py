@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
-from headscope.studies.task.circuit import Statistics
+from headscope.studies.task.measuring import Statistics
 from headscope.views.task_page.words import in_interval, minus, number
 
 IN_WORDS: Mapping[str, str] = {
