@@ -17,8 +17,7 @@ from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from pkgutil import walk_packages
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import pandas as pd
 
@@ -28,6 +27,7 @@ from headscope.attention_kind import BIDIRECTIONAL, CAUSAL
 from headscope.cli.terminal import folded
 from headscope.models.layout.table import find_layout
 from headscope.relations import all_stimuli, head_types, relations_of
+from headscope.relations.baselines import baseline_in_words
 from headscope.relations.label_names import published_names
 from headscope.relations.reference_baselines import reference_baselines
 from headscope.relations.relation import Relation, Threshold
@@ -40,7 +40,6 @@ from headscope.statistics.columns import (
     HEAD_COLUMNS,
 )
 from headscope.statistics.result import by_name
-from headscope.statistics.wording import baseline_in_words
 from headscope.studies.study_table import INDEX, STUDIES, StudyRow, home, imported
 from headscope.views.terminal_tables import number_text
 
@@ -83,7 +82,9 @@ def generate(docs: Path) -> None:
         **command_pages(),
     }
     for notebook in sorted((docs.parent / "notebooks").glob("*.ipynb")):
-        pages[f"notebooks/{notebook.name}"] = notebook.read_text("utf-8")
+        # these pages ask no other host, so the badge is a link
+        text = re.sub(r"!\[([^]]*)\]\(https:[^)]*\)", r"\1", notebook.read_text("utf-8"))
+        pages[f"notebooks/{notebook.name}"] = text
     for name, text in pages.items():
         write(docs / "generated" / name, text)
     wanted = {docs / "generated" / name for name in pages}
@@ -408,17 +409,7 @@ def argument_words(argument: Any) -> str:
 def option_words(option: Any) -> str:
     """Spellings of an option, and the kind of its value."""
     names = " / ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    return names if option.is_flag else f"{names} {taken(option.type_descriptor.annotation)}"
-
-
-def taken(annotation: Any) -> str:
-    """Choices of an option, or the kind of its value."""
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(annotation))
-    inner = [each for each in get_args(annotation) if each is not NoneType]
-    if inner:
-        return taken(inner[0])
-    return {int: "number", float: "number", str: "text", Path: "path"}[annotation]
+    return f"{names} {option.metavar}".rstrip()
 
 
 def default(option: Any) -> str:

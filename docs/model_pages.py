@@ -29,13 +29,13 @@ from headscope.relations.relation import MIN_QUERIES
 from headscope.runs.atlas import PREFIX, atlas_names
 from headscope.runs.write import write_file
 from headscope.statistics.general_labels import distinct_tags, shown_relations
+from headscope.statistics.in_words import findings
 from headscope.statistics.tags import (
     INCONCLUSIVE,
     NO,
     UNIDENTIFIABLE,
 )
 from headscope.studies.verify import masses_of, published_name, scores_that_ship
-from headscope.views.head_account import findings
 
 PAGES = Path(__file__).parent / "results"
 START = Path(__file__).parent / "index.md"

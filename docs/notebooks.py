@@ -23,14 +23,24 @@ def main() -> None:
         notebook.metadata.pop("widgets", None)
         for cell in notebook.cells:
             if cell.cell_type == "code":
-                cell.outputs = [output for output in cell.outputs if not is_progress(output)]
+                cell.outputs = [output for output in map(stored, cell.outputs) if output]
         nbformat.write(notebook, path)
         print(f"written to {path}")
 
 
-def is_progress(output: nbformat.NotebookNode) -> bool:
-    """True for a progress bar."""
-    return "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+def stored(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """An output as it is seen without a kernel; None for what is left of a progress bar.
+
+    A widget is stored as its picture.
+    """
+    data = output.get("data")
+    if data is None:
+        return output
+    is_widget = data.pop("application/vnd.jupyter.widget-view+json", None) is not None
+    if is_widget and "image/svg+xml" not in data:
+        return None
+    # a finished bar is an empty text
+    return None if data.get("text/plain") == "" else output
 
 
 if __name__ == "__main__":

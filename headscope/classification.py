@@ -50,7 +50,7 @@ from headscope.relations import relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import KeptPairs
-from headscope.runs.checkpoint import RunCheckpoint, run_facts
+from headscope.runs.checkpoint import RunCheckpoint, run_identity
 from headscope.runs.record import describe_input
 from headscope.runs.recorded_paths import shorten_paths
 from headscope.settings import AUTO, Settings
@@ -118,11 +118,11 @@ def classify_heads(
     precision = _choose_precision(name, text, relations, settings, session)
     model = session.models.model  # `loaded`, or the same model in the other precision
     summed = baselines.parts(relations)
-    info = describe_input(model, of_attention(relations), corpora, settings)
-    info = replace(info, precision=precision, **baselines.record(summed))
+    run_info = describe_input(model, of_attention(relations), corpora, settings)
+    run_info = replace(run_info, precision=precision, **baselines.record(summed))
 
     # 5. measure
-    sums = _begin_sums(model, text, summed, info, settings, session)
+    sums = _begin_sums(model, text, summed, run_info, settings, session)
     stopping = _stopping_rule(text, relations, baselines)
     listener = Count(session.on_progress, text.most_tokens(sums.stopped))
     again = SecondReading(
@@ -134,7 +134,10 @@ def classify_heads(
         seed=settings.seed,
         progress=listener.of_reread,
     )
-    with _weights(model, settings):
+    shuffled: AbstractContextManager[None] = nullcontext()
+    if settings.null_model:
+        shuffled = null_model(model.engine, seed=settings.seed)
+    with shuffled:
         read(
             BatchReader(model, summed, settings.seed, pairs=pairs),
             text.stream,
@@ -150,9 +153,9 @@ def classify_heads(
 
         # 6. read again and judge: the loss, surrogates of some heads, examples of tagged heads
         notes = [*length_notes, *haystack_notes, *baselines.notes]
-        info = _describe_reading(info, again, stopping, corpora, notes)
+        run_info = _describe_reading(run_info, again, stopping, corpora, notes)
         session.clock.lap("text loss")
-        result = _judge(again, info, settings, session)
+        result = _judge(again, run_info, settings, session)
 
     # 7. save
     # a model that was loaded by name can be loaded again
@@ -245,11 +248,11 @@ def _choose_precision(
     if settings.dtype != AUTO:
         return None
     if effects_among(relations):
-        return PrecisionCheck(WIDE, "what heads write is measured").facts
+        return PrecisionCheck(WIDE, "what heads write is measured").record
     if not isinstance(name, str | Path):
-        return PrecisionCheck(model.dtype, IN_MEMORY).facts
+        return PrecisionCheck(model.dtype, IN_MEMORY).record
     if reason := reason_for_wide(model):
-        return PrecisionCheck(WIDE, reason).facts
+        return PrecisionCheck(WIDE, reason).record
     # both precisions read the same beginning, and the narrow one must give the same sums
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
@@ -267,14 +270,14 @@ def _choose_precision(
     if precision.dtype == WIDE:
         models.open(name, **settings.loading())
         session.clock.lap("load again")
-    return precision.facts
+    return precision.record
 
 
 def _begin_sums(
     model: LoadedModel,
     text: Text,
     summed: Sequence[Relation],
-    info: RunInfo,
+    run_info: RunInfo,
     settings: Settings,
     session: Session,
 ) -> Sums:
@@ -283,16 +286,9 @@ def _begin_sums(
     size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
     sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
     thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
-    facts = run_facts(info.to_json(), thresholds, versions())
-    session.checkpoint.begin(facts, text.natural, sums, on_message=session.on_message)
+    identity = run_identity(run_info.to_json(), thresholds, versions())
+    session.checkpoint.begin(identity, text.natural, sums, on_message=session.on_message)
     return sums
-
-
-def _weights(model: LoadedModel, settings: Settings) -> AbstractContextManager[None]:
-    """Shuffle the attention weights of a null model while it is read."""
-    if not settings.null_model:
-        return nullcontext()
-    return null_model(model.engine, seed=settings.seed)
 
 
 def _stopping_rule(
@@ -300,7 +296,7 @@ def _stopping_rule(
 ) -> StoppingRule:
     return StoppingRule(
         of_attention(relations),
-        baselines.facts,
+        baselines.rates,
         text.expected_tokens,
         text.others,
         read_all=text.reads_all,
@@ -308,7 +304,7 @@ def _stopping_rule(
 
 
 def _describe_reading(
-    info: RunInfo,
+    run_info: RunInfo,
     again: SecondReading,
     stopping: StoppingRule,
     corpora: Sequence[str | Path],
@@ -326,21 +322,21 @@ def _describe_reading(
     notes += few_documents(documents, blocks)
     text_read = stopping.record(sums.token_counts.tokens, documents, sums.stopped)
     return replace(
-        info,
-        corpora={**(info.corpora or {}), "files": text.natural.files},
-        language=None if text.language is None else text.language.facts,
-        text_loss=loss.facts,
+        run_info,
+        corpora={**(run_info.corpora or {}), "files": text.natural.files},
+        language=None if text.language is None else text.language.record,
+        text_loss=loss.record,
         text_read={**text_read, "blocks": blocks},
         notes=[shorten_paths(note, names) for note in notes],
     )
 
 
-def _judge(again: SecondReading, info: RunInfo, settings: Settings, session: Session) -> Result:
+def _judge(again: SecondReading, run_info: RunInfo, settings: Settings, session: Session) -> Result:
     """Tag the heads, compared with their surrogates, and cut out examples of those that are
     tagged.
     """
     clock, sums = session.clock, again.sums
-    weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, info=info)
+    weighed = weigh_run(sums.tally, again.relations, seed=settings.seed, run_info=run_info)
     clock.lap("judge")
     # surrogates are fitted for the heads that depend on them alone
     surrogates: dict[SurrogateRequest, SurrogateScore] = {}

@@ -120,18 +120,18 @@ def score_patterns(
         pairs = arrays_of(patterns, texts, sinks=sinks)
         pairs = _recorded(pairs, scored, Steps(bar, len(texts)).advance)
         tally = _tally(pairs, texts, parts, seed, sinks=sinks)
-    info = RunInfo(
+    run_info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
         settings={"seed": seed},
         engine="given patterns",
-        language=text_language.facts if natural else None,
+        language=text_language.record if natural else None,
         notes=[*_notes(texts, tally), *notes, *baselines.notes],
         text_read={"documents": _documents_of_text(texts)},
         **baselines.record(parts),
     )
     # verdicts, of which some wait for surrogates that read the patterns again
-    weighed = weigh_run(tally, relations, seed=seed, info=info)
+    weighed = weigh_run(tally, relations, seed=seed, run_info=run_info)
     requests = weighed.surrogate_requests
     if not requests:
         return weighed.judge()

@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path, PurePath
 from reprlib import Repr
@@ -164,7 +164,10 @@ def _documented(function: Callable[..., Any]) -> str | None:
     for name, (kind, _) in _fields(function).items():
         description = FieldInfo.from_annotation(kind).description
         if description:
-            entries.append(_entry(name, description))
+            entry = f"{name}: {description}"
+            entries.append(
+                textwrap.fill(entry, 96, initial_indent="    ", subsequent_indent=" " * 8)
+            )
     if not entries:
         return docstring
     section = "\n".join(["Args:", *entries])
@@ -172,12 +175,6 @@ def _documented(function: Callable[..., Any]) -> str | None:
     if not raises:
         return f"{docstring}\n\n{section}"
     return f"{before}{section}\n\n{raises}{after}"
-
-
-def _entry(name: str, description: str) -> str:
-    return textwrap.fill(
-        f"{name}: {description}", 96, initial_indent="    ", subsequent_indent=" " * 8
-    )
 
 
 ALLOWED = {
@@ -225,7 +222,10 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     of_items = [error for error in of_argument if _item(error)]
     details = of_items or of_argument
     value = described(details[0]["input"])
-    return f"{name}{_item(details[0])} is {value}; it should {_one_of(map(_allowed, details))}"
+    # alternatives without repetition, such as "be a valid integer or None"
+    first, *others = dict.fromkeys(map(_allowed, details))
+    allowed = " or ".join([first, *(text.removeprefix("be ") for text in others)])
+    return f"{name}{_item(details[0])} is {value}; it should {allowed}"
 
 
 def _item(error: Mapping[str, Any]) -> str:
@@ -238,12 +238,6 @@ def _allowed(error: Mapping[str, Any]) -> str:
     if template is None:
         return f"be valid ({error['msg']})"
     return template.format(**error.get("ctx", {}))
-
-
-def _one_of(allowed: Iterable[str]) -> str:
-    """Alternatives without repetition, such as "be a valid integer or None"."""
-    first, *others = dict.fromkeys(allowed)
-    return " or ".join([first, *(text.removeprefix("be ") for text in others)])
 
 
 def described(value: Any) -> str:

@@ -189,15 +189,15 @@ def _load_again(run: Result, source: str | Path | None, **options: Any) -> Model
     from headscope.models.load import STATE  # imports torch, which takes seconds
     from headscope.models.model import WIDE
 
-    facts = run.info["model"]
-    if STATE in facts["weights_sha256"]:
+    entry = run.info["model"]
+    if STATE in entry["weights_sha256"]:
         raise ModelError(
-            f"this run's model {facts['name']!r:.100} was in memory, and is not known any "
+            f"this run's model {entry['name']!r:.100} was in memory, and is not known any "
             "more; give it again with source=(model, tokenizer)"
         )
     name, revision = _where(run, source)
     # a run that chose its precision narrowed a model of single precision for its own reading
-    dtype = WIDE if run.info.get("precision") else facts["dtype"]
+    dtype = WIDE if run.info.get("precision") else entry["dtype"]
     return the_model(name, revision=revision, dtype=dtype, **options)
 
 
@@ -263,12 +263,12 @@ def text_of(
 
 def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
     """The name and the revision that load a run's model."""
-    facts, places = run.info["model"], run.info.get(PLACES, {})
-    name = str(facts["name"])
+    entry, places = run.info["model"], run.info.get(PLACES, {})
+    name = str(entry["name"])
     if source is not None and str(source) != name:
         return str(source), None
     if source is not None or "model" not in places:  # on the hub, or shipped
-        return name, facts["revision"] or None
+        return name, entry["revision"] or None
     model_path = places["model"]
     if model_path is None or not Path(model_path).exists():
         raise ModelError(

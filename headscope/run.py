@@ -76,10 +76,9 @@ class Run(Result):
         Raises:
             RunError: the run has no such head, or no such relation.
         """
-        # templates are slow to import
-        from headscope.views.head_account import why
+        from headscope.views.head_account import account
 
-        return why(self, head, relation)
+        return account(self, head, relation)
 
     @checked
     def tagged(self, type: Name) -> pd.DataFrame:

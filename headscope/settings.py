@@ -166,13 +166,13 @@ class Settings(Options):
         return self.model_dump(mode="json")
 
     @classmethod
-    def from_json(cls, facts: dict[str, Any]) -> Settings:
+    def from_json(cls, values: dict[str, Any]) -> Settings:
         """The settings of a run from its `run.json`; a missing one has its default.
 
         >>> Settings.from_json({"seed": 3, "batch_tokens": 1024}).seed
         3
         """
-        return cls(**{name: value for name, value in facts.items() if name in cls.model_fields})
+        return cls(**{name: value for name, value in values.items() if name in cls.model_fields})
 
     def loading(self) -> dict[str, Any]:
         """Settings of loading the model, as `headscope.models.load.open_model` takes them."""
@@ -206,13 +206,13 @@ def panel(name: str) -> str:
     return str(extra["panel"])
 
 
-def not_default(facts: dict[str, Any]) -> str:
+def not_default(values: dict[str, Any]) -> str:
     """The options of the command line for the settings in a `run.json` that are not the default.
 
     >>> not_default(Settings(all=True, seed=3).to_json())
     '--all --seed 3'
     """
-    return shlex.join(Settings.from_json(facts).words())
+    return shlex.join(Settings.from_json(values).words())
 
 
 def settings_of(settings: Settings | None, changes: dict[str, Any]) -> Settings:

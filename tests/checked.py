@@ -3,7 +3,8 @@
 jaxtyping's own hook, `--jaxtyping-packages`, checks every argument twice and needs names that
 headscope imports for type checkers alone. Here each function is checked once, in jaxtyping's
 context for the names of axes. Of a function that is called often, the first calls are checked and
-one in fifty after them.
+one in fifty after them. The check is made when a function is first called: a process of tests calls
+a small part of what it imports.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from itertools import count
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, get_type_hints
 
@@ -25,8 +27,11 @@ from jaxtyping import jaxtyped
 
 PACKAGE = "headscope"
 FIRST, EVERY = 200, 50
+CHECKED = "__checked__"
+"""The name in each module of the decorator below."""
 
-_calls = Counter[CodeType]()
+_numbers = defaultdict[CodeType, Iterator[int]](count)
+"""Numbers of the calls of each function; one that is made in a function has them for all copies."""
 
 
 def pytest_load_initial_conftests() -> None:
@@ -46,26 +51,25 @@ def checked(made: Any) -> Any:
         return type(made)(checked(made.__func__))
     if isinstance(made, property):
         return property(*(part and checked(part) for part in (made.fget, made.fset, made.fdel)))
-    if not inspect.isfunction(made) or not _is_next(made):
+    if not inspect.isfunction(made):
         return made
     if inspect.iscoroutinefunction(made) or inspect.isgeneratorfunction(made):
         return made  # its body runs later, in another context
-    typed = beartype(_with_hints(made))
+    numbers = _numbers[made.__code__]
+    typed: Callable[..., Any] | None = None
 
     @wraps(made)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _is_next(made):
+        nonlocal typed
+        number = next(numbers)
+        if number >= FIRST and number % EVERY:
             return made(*args, **kwargs)
+        if typed is None:
+            typed = beartype(_with_hints(made))
         with jaxtyped("context"):
             return typed(*args, **kwargs)
 
     return call
-
-
-def _is_next(function: FunctionType) -> bool:
-    """True if this call of a function is one of those that are checked."""
-    _calls[function.__code__] += 1
-    return _calls[function.__code__] <= FIRST or _calls[function.__code__] % EVERY == 0
 
 
 def _with_hints(function: FunctionType) -> Callable[..., Any]:
@@ -100,8 +104,8 @@ class Decorate(ast.NodeTransformer):
 
     def _decorated(self, node: Any, place: int) -> Any:
         if not any(getattr(each, "id", "") == "no_type_check" for each in node.decorator_list):
-            decorator = ast.parse(f"__import__({__name__!r}, fromlist=['checked']).checked").body[0]
-            node.decorator_list.insert(place, decorator.value)  # type: ignore[attr-defined]
+            name = ast.Name(CHECKED, ast.Load())
+            node.decorator_list.insert(place, ast.copy_location(name, node))
             self.generic_visit(node)
         return node
 
@@ -111,7 +115,11 @@ class Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         tree = Decorate().visit(ast.parse(self.get_data(self.path)))
-        return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
+        return compile(tree, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)[CHECKED] = checked
+        super().exec_module(module)
 
 
 class Finder(MetaPathFinder):

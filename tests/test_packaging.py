@@ -121,6 +121,7 @@ def files_below(*folders: str) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_all_that_tests_and_documentation_need(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -23,7 +23,7 @@ import headscope as hs
 from headscope.corpus.read import file_sha256
 from headscope.models.locate import run_name
 from headscope.models.packaged import reserved_names
-from headscope.runs.atlas_places import TABLE
+from headscope.runs.atlas import TABLE
 from headscope.runs.site import check_site
 from headscope.views.gallery import gallery
 

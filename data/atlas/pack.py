@@ -20,8 +20,7 @@ from headscope.corpus.read import file_sha256
 from headscope.corpus.shipped import named_corpora
 from headscope.models.packaged import PACKAGED
 from headscope.resolve import load, run_names
-from headscope.runs.atlas import MEMBERS, SUFFIX
-from headscope.runs.atlas_places import TABLE
+from headscope.runs.atlas import MEMBERS, SUFFIX, TABLE
 from headscope.runs.contents import run_files
 from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.site import new_site

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from headscope.cli.shell_options import name_types_on_request
+from headscope.cli.shell_options import name_types_on_request, name_values
 from headscope.cli.terminal import print_text, stop_code, warn
 from headscope.errors import HeadscopeError
 from headscope.studies.study_table import GROUPS, TOP, Command
@@ -36,6 +37,26 @@ class CommandGroup(TyperGroup):
         name, command, others = super().resolve_command(ctx, args)
         words = (str(name),) if ctx.parent is None else (str(self.name), str(name))
         return name, built_command(words, command), others
+
+
+class ShellCommand(TyperCommand):
+    """A command whose help writes values as the documentation does."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Give the words of the usage line: arguments in capitals, in brackets if optional."""
+        pieces = ["[OPTIONS]"]
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                name = str(parameter.metavar)
+                pieces.append(name if parameter.required else f"[{name}]")
+        return pieces
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Give the option `--help`, which takes no value."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.metavar = ""
+        return option
 
 
 class _Commands(CommandGroup):
@@ -127,7 +148,9 @@ def command(
         function_name = function.__name__
         new_name = name or function_name
         WORDS[function_name] = (new_name,) if group == TOP else (group, new_name)
-        return _APPS[group].command(new_name, short_help=summary, epilog=epilog)(function)
+        return _APPS[group].command(new_name, cls=ShellCommand, short_help=summary, epilog=epilog)(
+            function
+        )
 
     return decorate
 
@@ -152,7 +175,7 @@ _LATER: dict[tuple[str, ...], Callable[[], Any]] = {}
 
 def _built(function: Callable[..., None], name: str, summary: str, epilog: str) -> Any:
     one = typer.Typer(add_completion=False)
-    one.command(name, short_help=summary, epilog=epilog)(function)
+    one.command(name, cls=ShellCommand, short_help=summary, epilog=epilog)(function)
     return typer.main.get_command(one)
 
 
@@ -160,7 +183,24 @@ def built_command(words: tuple[str, ...], command: Any) -> Any:
     """The command of these words with its options, in place of its placeholder."""
     built = _LATER[words]() if words in _LATER else command
     name_types_on_request(built)
+    name_values(built)
+    built.help = joined_lines(built.help or "")
     return built
+
+
+def joined_lines(text: str) -> str:
+    r"""A docstring with a line for each paragraph, so that help is folded to the terminal alone.
+
+    Lines of a list, and indented ones, stay.
+
+    >>> joined_lines("Draw it\nas it is.\n\n- one\n- two")
+    'Draw it as it is.\n\n- one\n- two'
+    """
+    paragraphs = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        is_kept = any(line.startswith(("- ", " ")) for line in paragraph.split("\n"))
+        paragraphs.append(paragraph if is_kept else paragraph.replace("\n", " "))
+    return "\n\n".join(paragraphs)
 
 
 def all_commands() -> dict[tuple[str, ...], Any]:

@@ -64,8 +64,8 @@ def heads(
     from headscope.runs.listing import list_heads
     from headscope.runs.tables import HEAD_TABLE, write_rows
     from headscope.statistics.general_labels import with_shown_relations
+    from headscope.statistics.head_lists import partial_sinks, undecided
     from headscope.statistics.result import by_name
-    from headscope.statistics.untagged_heads import partial_sinks, undecided
     from headscope.views.summary import head_lines
 
     loaded = load(run)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -155,6 +155,42 @@ def name_types_on_request(command: Any) -> None:
             from headscope.relations import types_on_request
 
             option.help = option.help.replace(ON_REQUEST, ", ".join(types_on_request()))
+
+
+def name_values(command: Any) -> None:
+    """Give help one notation: arguments and the kinds of values in capitals, choices as they are.
+
+    A flag takes no value.
+    """
+    for parameter in command.params:
+        kind = value_kind(parameter.type_descriptor.annotation)
+        if parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper() + ("..." if parameter.nargs == -1 else "")
+            parameter.display_type_rich = partial(_shown_kind, kind)
+        elif parameter.is_flag:
+            parameter.metavar = ""
+        elif parameter.metavar is None:
+            parameter.metavar = kind
+
+
+def _shown_kind(kind: str, ctx: Any) -> str:
+    """The kind of an argument's value; typer asks for it with its context."""
+    return kind
+
+
+def value_kind(annotation: Any) -> str:
+    """What an option or an argument takes: `TEXT`, `NUMBER`, `PATH`, or its choices.
+
+    >>> value_kind(list[str] | None), value_kind(int), value_kind(Literal["mean", "zero"])
+    ('TEXT', 'NUMBER', 'mean|zero')
+    """
+    member = next(part for part in union_members(annotation) if part is not NoneType)
+    if get_origin(member) is Literal:
+        return "|".join(map(str, get_args(member)))
+    if get_origin(member) is list:
+        return value_kind(get_args(member)[0])
+    kinds = {bool: "", int: "NUMBER", float: "NUMBER", Path: "PATH"}
+    return kinds.get(member, "TEXT")
 
 
 def shell_type(annotation: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from headscope.corpus.gold_links import Arrow
 
@@ -69,6 +70,15 @@ class Document:
     def sentences(self) -> int:
         """Number of sentences."""
         return self.words[-1].sentence + 1 if self.words else 0
+
+    def with_arrows(self, arrows: Iterable[Arrow | None], *, stimulus: str = "text") -> Document:
+        """The document with gold links, as one of a stimulus; None, a link to nothing, is left out.
+
+        >>> Document("d", "", ()).with_arrows([None], stimulus="boxes").arrows
+        ()
+        """
+        links = tuple(link for link in arrows if link is not None)
+        return replace(self, arrows=links, stimulus=stimulus)
 
 
 # https://universaldependencies.org/u/dep/ without root, punct, dep, goeswith and reparandum,

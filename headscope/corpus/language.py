@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from headscope.corpus.code import KINDS, is_code
 from headscope.corpus.document import Document
+from headscope.corpus.python_files import KINDS, is_code
 from headscope.corpus.window import Window
 
 ENGLISH = "en"
@@ -109,10 +109,10 @@ class Language:
         return others < self.english and others <= 1 + self.stretches / 10
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The language as `run.json` states it."""
-        facts: dict[str, Any] = {"english": self.is_english, "stated": self.stated}
-        return facts | {"stretches": self.stretches, "english_stretches": self.english}
+        entries: dict[str, Any] = {"english": self.is_english, "stated": self.stated}
+        return entries | {"stretches": self.stretches, "english_stretches": self.english}
 
     @property
     def notes(self) -> list[str]:

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from headscope.corpus.code import read_python
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
+from headscope.corpus.python_files import read_python
 from headscope.corpus.shipped import corpus_place, uncompressed
 from headscope.corpus.text import read_texts
 from headscope.errors import CorpusError

@@ -110,7 +110,10 @@ class Example:
         WordPiece writes no blanks and marks the later tokens of a word with `##` instead.
         """
         token = visible(self.tokens[index])
-        if self._is_wordpiece:
+        has_blanks = any(text.startswith(" ") for text in self.tokens)
+        has_marks = any(text.startswith("##") for text in self.tokens)
+        is_wordpiece = not has_blanks and (has_marks or self.tokens[0] == "[CLS]")
+        if is_wordpiece:
             token = token[2:] if token.startswith("##") else f" {token}"
         word = token.lstrip(" ")
         blank = token[: len(token) - len(word)]
@@ -119,12 +122,6 @@ class Example:
         if index in self.targets:
             return f"{blank}«{word}»"
         return token
-
-    @property
-    def _is_wordpiece(self) -> bool:
-        has_blanks = any(token.startswith(" ") for token in self.tokens)
-        has_marks = any(token.startswith("##") for token in self.tokens)
-        return not has_blanks and (has_marks or self.tokens[0] == "[CLS]")
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ class FittedBaselines:
 
     baselines: dict[str, ChosenBaseline]
     """Baselines by relation; relations without a baseline or a query are absent."""
-    facts: dict[str, dict[str, Any]]
+    rates: dict[str, dict[str, Any]]
     """Facts by relation: `baseline`, the name of the one that is taken at most queries;
     `baseline_rate`, the share of the text's queries that it gets right; `reference_rate`, the same
     share of the text that it was chosen on, absent if that is this text; `best_offset_rate`; the
@@ -51,7 +51,7 @@ class FittedBaselines:
         """Fields of the run's record: the baselines, and the names of the sums beside relations."""
         scored = {r.id for r in of_attention(relations) if not is_part(r.name)}
         parts = [name for name in sum_names(relations) if name not in scored]
-        return {"baselines": self.facts, "parts": parts}
+        return {"baselines": self.rates, "parts": parts}
 
 
 def fit_baselines(
@@ -107,8 +107,8 @@ def fit_baselines(
     tested = [relation for relation in tested if hits[relation.id].count]
     return FittedBaselines(
         baselines={relation.id: choices[relation.id] for relation in tested},
-        facts={
-            relation.id: _facts(
+        rates={
+            relation.id: _rates(
                 hits[relation.id], compared[relation.id], reference.get(relation.id)
             )
             for relation in tested
@@ -117,22 +117,22 @@ def fit_baselines(
     )
 
 
-def _facts(
+def _rates(
     hits: BaselineHits, compared: ComparedRates, fixed: ReferenceBaseline | None
 ) -> dict[str, Any]:
-    """Facts of the relation; see `FittedBaselines.facts`."""
+    """Rates of a relation's baselines; see `FittedBaselines.rates`."""
     choice = compared.choice
-    facts: dict[str, Any] = {
+    rates: dict[str, Any] = {
         "baseline": hits.most_used(choice) if fixed is None else fixed.name,
         "baseline_rate": hits.rate(choice),
     }
     # the choice of a fixed baseline was made on another text, whose rates count too
     reference = None
     if fixed is not None:
-        facts["reference_rate"] = fixed.rate
+        rates["reference_rate"] = fixed.rate
         if not _differs(hits, compared.choice, fixed):
             reference = fixed.frontier
-    return facts | {
+    return rates | {
         "best_offset_rate": hits.best_offset_rate(),
         "hard_queries": compared.hard_count,
         "baselines": compared.frontier(hits, reference).round(6).tolist(),

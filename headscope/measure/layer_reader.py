@@ -79,20 +79,15 @@ def shared_requests(readers: Sequence[LayerReader]) -> list[SharedRequest]:
     for reader in readers:
         start = 0
         for index, request in enumerate(reader.requests):
-            at = _position(request, shared, start)
+            # an equal request of another reader, behind those that this reader has had
+            later = range(start, len(shared))
+            equal = (number for number in later if shared[number].request == request)
+            at = next(equal, len(shared))
             if at == len(shared):
                 shared.append(SharedRequest(request, []))
             shared[at].receivers.append(Receiver(reader, index))
             start = at + 1
     return shared
-
-
-def _position(request: Request, shared: Sequence[SharedRequest], start: int) -> int:
-    """The position of an equal request from `start` on; the number of requests if absent."""
-    for position in range(start, len(shared)):
-        if shared[position].request == request:
-            return position
-    return len(shared)
 
 
 @torch.inference_mode()

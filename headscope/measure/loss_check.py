@@ -105,7 +105,7 @@ def draw_targets(windows: Sequence[Window], *, seed: int) -> list[Targets]:
 class LossCheck:
     """A model's loss on a text beside that of token frequencies."""
 
-    facts: dict[str, float | None] | None
+    record: dict[str, float | None] | None
     """`text_loss` of `run.json`; None if it is not known."""
     notes: Sequence[str] = ()
     """Notes for the reader."""
@@ -136,7 +136,7 @@ def check_loss(
     better = sum(bool(gain.mean() > 0) for gain in gains)
     model_mean = float(losses.mean())
     unigram_mean = float(unigram.mean())
-    facts = {
+    record = {
         "model": round(model_mean, 3) if np.isfinite(model_mean) else None,
         "unigram": round(unigram_mean, 3),
         "tokens": len(tokens),
@@ -146,13 +146,13 @@ def check_loss(
     # In synthetic sentences, whose few words are drawn evenly, counts of that very text come near
     # the best that can be had: how many windows are better tells a good model from a broken one.
     if model_mean < unigram_mean:
-        return LossCheck(facts)
+        return LossCheck(record)
     note = (
         f"{WORSE}: {model_mean:.2f} against {unigram_mean:.2f} nats per token, better on {better} "
         f"of {len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it "
         "was never trained for such text"
     )
-    return LossCheck(facts, [note])
+    return LossCheck(record, [note])
 
 
 @torch.inference_mode()

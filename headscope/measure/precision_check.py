@@ -43,17 +43,17 @@ class PrecisionCheck:
     largest_difference: float = 0.0
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """`precision` of `run.json`."""
-        facts: dict[str, Any] = {"dtype": self.dtype, "reason": self.reason}
+        entries: dict[str, Any] = {"dtype": self.dtype, "reason": self.reason}
         if self.tokens:
-            facts |= {"tokens": self.tokens, "masses": self.masses}
+            entries |= {"tokens": self.tokens, "masses": self.masses}
             for name in ("mean_difference", "largest_difference"):
                 value = getattr(self, name)
                 if isfinite(value):
-                    facts[name] = round(value, 6)
-            facts |= {"mean_bound": MEAN_DIFFERENCE, "largest_bound": LARGEST_DIFFERENCE}
-        return facts
+                    entries[name] = round(value, 6)
+            entries |= {"mean_bound": MEAN_DIFFERENCE, "largest_bound": LARGEST_DIFFERENCE}
+        return entries
 
 
 def compare_precisions(wide: Tally, narrow: Tally, tokens: int) -> PrecisionCheck:

@@ -263,13 +263,13 @@ def _by_key(
     pattern: Float[Tensor, "head query key"],
     row_mass: Float[Tensor, "head query"],
     start: int,
-    facts: _ProfiledKeys,
+    profiled: _ProfiledKeys,
 ) -> _KeySums:
     """Each query's mean distance, and its attention within its sentence, by one product."""
-    sentence = facts.sentence
+    sentence = profiled.sentence
     keys = torch.arange(pattern.shape[-1], device=pattern.device)
     # column 0 weighs a key by its position, the others hold a sentence each
-    weights = pattern.new_zeros(len(keys), 1 + facts.sentence_count)
+    weights = pattern.new_zeros(len(keys), 1 + profiled.sentence_count)
     weights[:, 0] = keys
     weights[keys[1:], 1 + sentence[1:]] = 1  # the first token is in no sentence
     sums = pattern @ weights

@@ -52,22 +52,17 @@ def late_tiles(windows: Sequence[Window]) -> list[Tile]:
     >>> [(tile.queries.start, tile.queries.stop) for tile in late_tiles([window])]
     [(752, 768), (1008, 1024)]
     """
-    return [
-        Tile(
-            slice(i, i + 1),
-            slice(end - LATE, end),
-            len(window) if window.attention_kind.sees_future else None,
-        )
-        for i, window in enumerate(windows)
-        if len(window) >= SHORTEST
-        for end in _late_ends(len(window))
-    ]
-
-
-def _late_ends(length: int) -> list[int]:
-    """Ends of the late queries of a window, from its end back into its second half."""
-    ends = range(length, length // 2 + LATE, -APART)
-    return sorted(ends)
+    tiles = []
+    for i, window in enumerate(windows):
+        length = len(window)
+        if length < SHORTEST:
+            continue
+        # from the end of the window back into its second half
+        ends = range(length, length // 2 + LATE, -APART)
+        keys = length if window.attention_kind.sees_future else None
+        for end in sorted(ends):
+            tiles.append(Tile(slice(i, i + 1), slice(end - LATE, end), keys))
+    return tiles
 
 
 def known_columns(windows: Sequence[Window]) -> Int[Tensor, "window column"]:

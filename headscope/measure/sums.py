@@ -57,14 +57,14 @@ class KeptSums:
 
     def kept_facts(self) -> dict[str, Any]:
         """Counts that are kept beside the tally, as JSON holds it; see `take_over`."""
-        facts = {column.name: getattr(self, column.name) for column in fields(KeptSums)}
-        del facts["tally"]
-        return facts
+        values = {column.name: getattr(self, column.name) for column in fields(KeptSums)}
+        del values["tally"]
+        return values
 
-    def take_over(self, tally: Tally, facts: dict[str, Any]) -> None:
+    def take_over(self, tally: Tally, columns: dict[str, Any]) -> None:
         """Replace what is kept by what another process has kept."""
-        stopped = {name: StoppedEarly(*values) for name, values in facts["stopped"].items()}
-        state = KeptSums(**{**facts, "tally": tally, "stopped": stopped})
+        stopped = {name: StoppedEarly(*values) for name, values in columns["stopped"].items()}
+        state = KeptSums(**{**columns, "tally": tally, "stopped": stopped})
         for column in fields(KeptSums):
             setattr(self, column.name, getattr(state, column.name))
 

@@ -304,7 +304,7 @@ def model_around(
     *,
     bridge: Any = None,
     notes: tuple[str, ...],
-    **facts: Any,
+    **fields: Any,
 ) -> Model:
     """A model around a network of transformers, whose attention and activations are replaced."""
     config = network.config
@@ -329,7 +329,7 @@ def model_around(
             tokenizer,
             dimensions,
             engine_name=settings.engine,
-            device=facts["device"],
+            device=fields["device"],
         )
     # heads that cannot be told apart in what W_O reads are not ablated
     is_fused = isinstance(engine, FusedEngine)
@@ -355,7 +355,7 @@ def model_around(
             *engine_notes,
             *_notes(network, dimensions, mixed_layers),
         ),
-        **facts,
+        **fields,
     )
 
 

@@ -6,7 +6,7 @@ norms and MLPs. A real head must beat them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -33,7 +33,10 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     before = _probe_patterns(engine, matrices[0].device)
     originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
-        _permute(matrices, seed)
+        generator = torch.Generator().manual_seed(seed)
+        for matrix in matrices:
+            order = torch.randperm(matrix.numel(), generator=generator).to(matrix.device)
+            matrix.copy_(matrix.flatten()[order].view_as(matrix))
         # a model that computes with other matrices than those shuffled has no null model
         after = _probe_patterns(engine, matrices[0].device)
         unchanged = [
@@ -72,11 +75,3 @@ def _probe_patterns(engine: Engine, device: torch.device) -> dict[int, Tensor]:
     tokens = torch.arange(1, 1 + TOKENS, device=device)[None]
     stream_patterns(engine, tokens, lambda layer, rows: patterns.update({layer: rows.clone()}))
     return patterns
-
-
-@torch.no_grad()
-def _permute(matrices: Sequence[Tensor], seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    for matrix in matrices:
-        order = torch.randperm(matrix.numel(), generator=generator).to(matrix.device)
-        matrix.copy_(matrix.flatten()[order].view_as(matrix))

@@ -62,7 +62,14 @@ class Tokenizer:
         if is_encoder and bos is None:
             bos = backend.cls_token or backend.bos_token
         self.bos_string, self.bos = _find_bos(backend, name, bos)
-        self.frame = _find_frame(backend, attention_kind) if is_encoder else NO_FRAME
+        self.frame = NO_FRAME
+        if is_encoder:
+            # its windows end with its separator, or with its end of text, if it has either
+            end = backend.sep_token or backend.eos_token
+            self.frame = Frame(attention_kind=attention_kind)
+            if end is not None:
+                closing = int(backend.convert_tokens_to_ids(end))
+                self.frame = Frame(closing, str(end), attention_kind)
         """End of each window, and whether its tokens see those after them."""
         self.mask: int | None = backend.mask_token_id if is_encoder else None
         """The token that stands for one to be filled in."""
@@ -311,14 +318,6 @@ def substitute_bos(backend: Any, config: Any) -> tuple[str | None, tuple[str, ..
 
 _MESSAGE = "a7message7of7one7word"
 """A message that no template changes, by which its place is found."""
-
-
-def _find_frame(backend: Any, attention_kind: AttentionKind) -> Frame:
-    """An encoder's windows end with its separator, or with its end of text, if it has either."""
-    end = backend.sep_token or backend.eos_token
-    if end is None:
-        return Frame(attention_kind=attention_kind)
-    return Frame(int(backend.convert_tokens_to_ids(end)), str(end), attention_kind)
 
 
 def load_tokenizer(name: str, path: Path) -> Any:

@@ -65,7 +65,7 @@ def load_weights(
     placement: dict[str, Any] = {} if device_map is None else {"device_map": device_map}
     if method is not None and device_map is None and torch.cuda.is_available():
         placement = {"device_map": {"": "cuda"}}  # kernels of quantised weights may want a GPU
-    network, info = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
+    network, report = _from_pretrained(name, checkpoint, config, dtype=dtype, **placement)
     # transformers draws at random what a file lacks and leaves out what it does not know
     if checkpoint.is_gguf:
         # it does not report unread tensors of a GGUF file, which is compared by its size
@@ -80,9 +80,9 @@ def load_weights(
                 "fit"
             )
     # transformers has another name for some modules than the file
-    unread = {key for key in info["unexpected_keys"] if not BUFFER.fullmatch(key)}
+    unread = {key for key in report["unexpected_keys"] if not BUFFER.fullmatch(key)}
     names = (*network.state_dict(), *(checkpoint.shapes.keys() - unread))
-    fault = _fault_of(info, unread, modules={key.rpartition(".")[0] for key in names} - {""})
+    fault = _fault_of(report, unread, modules={key.rpartition(".")[0] for key in names} - {""})
     if fault:
         raise ModelError(f"{name}: {fault}; {_QUESTION}")
     notes: tuple[str, ...] = ()
@@ -171,19 +171,19 @@ def fuse_activations(network: nn.Module) -> None:
                 setattr(module, name, nn.GELU(approximate="tanh"))
 
 
-def _fault_of(info: Any, unread: Set[str], modules: Set[str]) -> str:
+def _fault_of(report: Any, unread: Set[str], modules: Set[str]) -> str:
     """The fault of a file that does not fit its model; empty if all fits.
 
     Args:
-        info: what transformers reports of loading.
+        report: what transformers reports of loading.
         unread: names of tensors that the model has no part for.
         modules: names of the modules that are loaded.
     """
-    if info["mismatched_keys"]:
-        key, in_file, expected = sorted(info["mismatched_keys"])[0]
+    if report["mismatched_keys"]:
+        key, in_file, expected = sorted(report["mismatched_keys"])[0]
         return f"{key} is {tuple(in_file)} in the file and {tuple(expected)} by the configuration"
-    if info["missing_keys"]:
-        listed = _listed(info["missing_keys"])
+    if report["missing_keys"]:
+        listed = _listed(report["missing_keys"])
         return f"{listed} not in the weights, and transformers would draw them at random"
     parts = [key for key in unread if key.rpartition(".")[0] in modules]
     return f"{_listed(parts)} of a module that would be loaded without it" if parts else ""
@@ -261,7 +261,7 @@ def _from_pretrained(
     read_dimensions(name, config)
     with in_one_sentence(name, "transformers cannot load this model"), quiet_logging():
         # a shape that does not fit is reported with the others, and refused there
-        network, info = kind.from_pretrained(
+        network, report = kind.from_pretrained(
             **pretrained_source(checkpoint.path),
             **options,
             config=config,
@@ -272,8 +272,8 @@ def _from_pretrained(
         )
     # what pools an encoder's last layer comes after all attention
     if attention_kind(config) != CAUSAL:
-        info["missing_keys"] = [key for key in info["missing_keys"] if "pooler." not in key]
-    return network, info
+        report["missing_keys"] = [key for key in report["missing_keys"] if "pooler." not in key]
+    return network, report
 
 
 @contextmanager

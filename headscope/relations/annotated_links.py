@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int
@@ -11,7 +12,26 @@ from numpy import ndarray
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable
 from headscope.corpus.window import Window
 from headscope.relations.pairs import Pairs, distinct, span_pairs, without
-from headscope.relations.relation import draws_nothing
+from headscope.relations.relation import Baseline, Relation, above_baseline, draws_nothing
+
+
+def linked_relation(
+    type: str, name: str, *, kind: str, baseline_kind: str, stimulus: str, meaning: str
+) -> Relation:
+    """A relation from each query of a kind of gold links to what it is linked to.
+
+    Controls are the next candidates. The baseline is the nearest candidate of another kind.
+    """
+    source = "ours: a tenth of a head's attention on one word, as for syntactic heads"
+    return Relation(
+        type,
+        name,
+        partial(pointed_to, kind=kind),
+        partial(other_candidates, kind=kind),
+        above_baseline(0.1, source, meaning, beats_surrogate=True),
+        stimuli=(stimulus,),
+        baseline=Baseline(partial(nearest_candidate, kind=baseline_kind)),
+    )
 
 
 def of_kind(window: Window, kind: str) -> ArrowTable:

@@ -328,8 +328,18 @@ def _all_in_words() -> dict[str, str]:
     return words
 
 
-IN_WORDS = _all_in_words()
-"""Words for the pick of each baseline."""
+_IN_WORDS = _all_in_words()
+
+
+def baseline_in_words(name: str) -> str:
+    """A baseline's name in words.
+
+    >>> [baseline_in_words(name) for name in ("nearest-VERB", "2-words-back", "same-class")]
+    ['nearest verb', '2 words back', 'nearest word of the same class']
+    """
+    return _IN_WORDS.get(name, spelled_out(name))
+
+
 MENTION_BASELINES = tuple(name for name in ALL_BASELINES if "nearest-mention" in name)
 CLASS_COUNT = len(UPOS) + 1
 """Classes of queries: those of words, and one for positions where no word of them ends."""

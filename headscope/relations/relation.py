@@ -65,10 +65,10 @@ class Threshold:
 
     def record(self) -> dict[str, Any]:
         """The threshold as `run.json` states it."""
-        facts = asdict(self)
+        record = asdict(self)
         if self.sign is None:
-            del facts["sign"]
-        return facts
+            del record["sign"]
+        return record
 
 
 above_baseline = partial(Threshold, beat_baseline_by=0.10)

@@ -31,10 +31,10 @@ from headscope.runs.tables import (
     table_to_csv,
 )
 from headscope.statistics.columns import EXPLAINED_COLUMNS, HEAD_COLUMNS, rows_of_head
+from headscope.statistics.head_lists import partial_sinks
+from headscope.statistics.head_table import closest_rows
 from headscope.statistics.reasons import rows_to_report
 from headscope.statistics.result import Result
-from headscope.statistics.tags import closest_rows
-from headscope.statistics.untagged_heads import partial_sinks
 from headscope.user_tables import json_content
 
 VERSION = "card_version"
@@ -96,17 +96,11 @@ def card_json(run: Result) -> str:
             card[key] = value
     # thresholds, without which the evidence has no verdicts
     thresholds = {}
-    for name in sorted(set(_full_names(evidence))):
+    for name in sorted(set(evidence["type"] + "/" + evidence["relation"])):
         thresholds[name] = run.thresholds[name].record()
     card["relations"] = thresholds
     card["heads"] = _head_records(replace(run, evidence=evidence))
     return json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _full_names(evidence: pd.DataFrame) -> pd.Series:
-    """The full name of each row's relation."""
-    names: pd.Series = evidence["type"] + "/" + evidence["relation"]
-    return names
 
 
 def read_card(path: str | Path) -> Result:
@@ -165,14 +159,14 @@ def bibtex(run: Result) -> str:
     version = provenance.get("versions", {}).get("headscope", "")
     corpora = ", ".join(run.info.get("corpora", {}).get("asked", ())) or "synthetic stimuli"
     tokens = run.info.get("text_read", {}).get("tokens")
-    facts = [f"text: {corpora}" + (f", {tokens:,} tokens" if tokens else "")]
+    notes = [f"text: {corpora}" + (f", {tokens:,} tokens" if tokens else "")]
     if model.get("revision"):
-        facts.append(f"revision {model['revision']}")
+        notes.append(f"revision {model['revision']}")
     for checksum in model.get("weights_sha256", {}).values():
-        facts.append(f"weights sha256 {checksum[:CHECKSUM_DIGITS]}")
+        notes.append(f"weights sha256 {checksum[:CHECKSUM_DIGITS]}")
     fields = {
         "title": f"Attention heads of {run.name}, tagged by headscope {version}",
-        "note": "; ".join(facts),
+        "note": "; ".join(notes),
         "howpublished": REPOSITORY,
     }
     if provenance.get("time"):

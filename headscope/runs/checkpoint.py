@@ -42,7 +42,7 @@ EVERY = 60.0
 EVERY_AT_END = 20.0
 """Seconds since the last writing from which on the sums are written when reading ends. A writing
 takes up to 2 s."""
-_FACTS = "facts"
+_HEADER = "facts"
 """Name of the array that holds everything but the sums, as JSON."""
 
 
@@ -80,7 +80,7 @@ class RunCheckpoint:
         """Take over the sums that an earlier process of this run kept, if it kept any.
 
         Args:
-            run: identity of the run: another one must not go on from its sums; see `run_facts`.
+            run: identity of the run: another one must not go on from its sums; see `run_identity`.
             text: the run's text.
             sums: empty sums, which get those of the earlier process; `keep` writes them.
             on_message: called with one line if there are sums.
@@ -166,14 +166,14 @@ def _elsewhere(folder: RunFolder) -> Path:
 
 
 def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:
-    facts = {
+    header = {
         "run": run,
         "names": list(text.paths),
         "files": text.files,
         "sums": sums.kept_facts(),
     }
     arrays = pack_sums(sums.tally)
-    arrays[_FACTS] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    arrays[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_file(path, to_npz(arrays), overwrite=True)
 
 
@@ -184,9 +184,9 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
         RunError: the checkpoint is damaged, or of another run; the message says which.
     """
     try:
-        # as large as in memory, and less than a megabyte of facts
+        # as large as in memory, and less than a megabyte beside
         arrays = from_npz(path.read_bytes(), 2 * sums.tally.size)
-        facts = json.loads(arrays.pop(_FACTS).tobytes())
+        header = json.loads(arrays.pop(_HEADER).tobytes())
     except Exception as error:  # a file of another kind can make a library raise anything
         if is_out_of_memory(error):  # the sums are whole, and must not be removed
             raise RunError(f"{path} does not fit into memory; free some and repeat") from error
@@ -194,7 +194,7 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             f"{path}: this is not what a run wrote (edited, cut short, or from elsewhere): "
             f"{first_line(error):.200}; remove it or add --overwrite to start again"
         ) from error
-    unlike = next(_differences(facts, run, text), None)
+    unlike = next(_differences(header, run, text), None)
     if unlike is not None:
         raise RunError(
             f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
@@ -202,46 +202,46 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
         )
     empty = sums.tally
     tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
-    sums.take_over(tally, facts["sums"])
+    sums.take_over(tally, header["sums"])
     return (
         f"resumes the interrupted run: {sums.tokens:,} tokens in {sums.batches:,} batches were read"
     )
 
 
-def run_facts(
-    info: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
+def run_identity(
+    record: dict[str, Any], thresholds: dict[str, Threshold], versions: dict[str, str]
 ) -> dict[str, Any]:
     """Identity of a run: all on which its sums depend, but for the corpora's content."""
-    corpora = info.get("corpora", {})
+    corpora = record.get("corpora", {})
     # a user's file of haystacks may change between two starts
     haystacks: dict[str, str] = {}
-    for name in info.get("settings", {}).get("haystack") or ():
+    for name in record.get("settings", {}).get("haystack") or ():
         if not name.isdigit():
             haystacks[name] = file_sha256(Path(name))
     relations = {name: limits.record() for name, limits in thresholds.items()}
-    facts = {
-        "model": info.get("model"),
-        "bos": info.get("bos"),
-        "engine": info.get("engine"),
-        "settings": info.get("settings"),
+    identity = {
+        "model": record.get("model"),
+        "bos": record.get("bos"),
+        "engine": record.get("engine"),
+        "settings": record.get("settings"),
         "corpora": corpora.get("asked"),
         "haystacks": haystacks,
         "relations": relations,
         "versions": versions,
     }
-    as_read_back: dict[str, Any] = json.loads(json.dumps(facts))
+    as_read_back: dict[str, Any] = json.loads(json.dumps(identity))
     return as_read_back
 
 
-def _differences(facts: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
-    yield from _unlike(facts["run"], run, "")
-    names = set(facts["names"])
+def _differences(header: dict[str, Any], run: dict[str, Any], text: TextWindows) -> Iterator[str]:
+    yield from _unlike(header["run"], run, "")
+    names = set(header["names"])
     in_one_alone = sorted(names.symmetric_difference(text.paths))
     if in_one_alone:
         name = in_one_alone[0]
         state = "gone" if name in names else "new"
         yield f"the corpus file {name} is {state}"
-    for name, checksum in facts["files"].items():
+    for name, checksum in header["files"].items():
         path = text.paths.get(name)
         if path is not None and file_sha256(path) != checksum:
             yield f"the corpus file {name} has changed"

@@ -55,7 +55,6 @@ from headscope.runs.recorded_paths import inward, outward
 from headscope.runs.sums_file import read_sums, sums_file
 from headscope.runs.tables import EVIDENCE_TABLE, HEAD_TABLE, TABLES
 from headscope.runs.write import utf8
-from headscope.statistics.cautions import is_preliminary, with_cautions
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EVIDENCE_COLUMNS,
@@ -63,9 +62,10 @@ from headscope.statistics.columns import (
     PRELIMINARY,
     REPLICATES,
 )
+from headscope.statistics.head_table import with_cautions, with_replicates
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import tags_in_order, with_replicates
+from headscope.statistics.tags import is_preliminary, tags_in_order
 
 RECORD, REPORT = RUN_RECORD, "report.html"
 SUMS = "sums.npz"
@@ -151,13 +151,13 @@ def run_from_files(
     with reading(folder):
         thresholds = in_current_words(record.relations)
         run = Result(**parts, thresholds=thresholds, info=inward(info, folder))
-        facts = run.info["model"]
-        layers: Sequence[int] = facts.get("attention_layers") or range(facts["layers"])
-        count = len(layers) * facts["heads"]
+        model = run.info["model"]
+        layers: Sequence[int] = model.get("attention_layers") or range(model["layers"])
+        count = len(layers) * model["heads"]
         # a forged number of layers must not be counted through
         expected: set[tuple[int, int]] = set()
         if count == len(run.heads):
-            expected = set(product(layers, range(facts["heads"])))
+            expected = set(product(layers, range(model["heads"])))
         faults = chain(_table_faults(run, expected, count), _pattern_faults(run, expected))
         fault = next(faults, None)
         if fault is not None:

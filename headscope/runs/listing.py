@@ -8,9 +8,10 @@ from headscope.errors import ChoiceError, RunError, check_choice
 from headscope.heads import head_name
 from headscope.statistics.columns import REPLICATES
 from headscope.statistics.head_lists import strongest
+from headscope.statistics.in_words import reasons
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE, is_sink, reasons
+from headscope.statistics.tags import NO_TYPE, is_sink
 
 Head = tuple[int, int]
 """A layer and the number of a head in it."""

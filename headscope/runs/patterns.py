@@ -36,7 +36,7 @@ def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
         patterns[f"{number:05d}"] = np.ascontiguousarray(
             example.pattern if sees_future else example.pattern[is_before]
         )
-    index = {"examples": [_facts(example) for example in examples]}
+    index = {"examples": [_entry(example) for example in examples]}
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return save(patterns), text + "\n"
 
@@ -49,7 +49,7 @@ def read_examples(patterns: bytes, index: bytes) -> list[Example]:
     """
     arrays = load(patterns)
     examples = json.loads(index)["examples"]
-    return [_example(facts, arrays[f"{i:05d}"]) for i, facts in enumerate(examples)]
+    return [_example(entry, arrays[f"{i:05d}"]) for i, entry in enumerate(examples)]
 
 
 def means_file(means: Means | None, pictures: Pictures) -> bytes:
@@ -87,20 +87,20 @@ def read_means(content: bytes) -> tuple[Means | None, Pictures]:
     return arrays.get(_TEXT), pictures
 
 
-def _facts(example: Example) -> dict[str, Any]:
-    facts = {name: value for name, value in vars(example).items() if name != "pattern"}
-    facts["mass"] = None if np.isnan(example.mass) else round(example.mass, 6)
-    facts["left_out"] = [round(share, 6) for share in example.left_out]
-    return facts
+def _entry(example: Example) -> dict[str, Any]:
+    entry = {name: value for name, value in vars(example).items() if name != "pattern"}
+    entry["mass"] = None if np.isnan(example.mass) else round(example.mass, 6)
+    entry["left_out"] = [round(share, 6) for share in example.left_out]
+    return entry
 
 
-def _example(facts: dict[str, Any], stored: ndarray) -> Example:
-    values = dict(facts)
+def _example(entry: dict[str, Any], stored: ndarray) -> Example:
+    values = dict(entry)
     for name in ("tokens", "targets", "positions", "left_out", "masses"):
-        values[name] = tuple(facts[name])
-    if facts["mass"] is None:
+        values[name] = tuple(entry[name])
+    if entry["mass"] is None:
         values["mass"] = float("nan")
-    values["pattern"] = _unfolded(stored, len(facts["tokens"]))
+    values["pattern"] = _unfolded(stored, len(entry["tokens"]))
     return Example(**values)
 
 

@@ -33,7 +33,7 @@ FORMAT_VERSION = 3
 VERSION = "format_version"
 SHA256 = "sha256"
 """The key, in the provenance, of the checksum that `run.json` states of itself."""
-_MODEL_FACTS = (
+_MODEL_FIELDS = (
     "name",
     "revision",
     "architecture",
@@ -58,20 +58,20 @@ class Record(BaseModel):
     """The sha256 of each file that is read back, by its name in the folder."""
 
 
-def record_json(info: dict[str, Any]) -> str:
+def record_json(record: dict[str, Any]) -> str:
     """`run.json` as it is written, with its own checksum in the provenance."""
-    signed = info | {"provenance": info["provenance"] | {SHA256: record_sha256(info)}}
+    signed = record | {"provenance": record["provenance"] | {SHA256: record_sha256(record)}}
     return json.dumps(signed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def record_sha256(info: dict[str, Any]) -> str:
+def record_sha256(record: dict[str, Any]) -> str:
     """The sha256 of what `run.json` says, but for the one that it states of itself.
 
     It is that of the canonical text, so that spaces and the order of keys do not count: JSON with
     sorted keys, without spaces, and nothing outside ASCII.
     """
-    provenance = {key: value for key, value in info["provenance"].items() if key != SHA256}
-    unsigned = info | {"provenance": provenance}
+    provenance = {key: value for key, value in record["provenance"].items() if key != SHA256}
+    unsigned = record | {"provenance": provenance}
     text = json.dumps(unsigned, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -86,15 +86,15 @@ def describe_input(
     from headscope.models.stream import batch_tokens_on  # imports torch, which takes seconds
 
     # what the model states of itself
-    facts = {name: getattr(model, name) for name in _MODEL_FACTS}
+    entry = {name: getattr(model, name) for name in _MODEL_FIELDS}
     chat = None
     if (template := model.tokenizer.template) is not None:
         chat = dict(zip(("before", "after"), template.text, strict=True))
     if model.attention_kind == BIDIRECTIONAL:
-        facts["both_ways"] = True
+        entry["both_ways"] = True
     if model.others:
-        facts["layers"] = model.layers + len(model.others)
-        facts["attention_layers"] = [*model.attention_layers]
+        entry["layers"] = model.layers + len(model.others)
+        entry["attention_layers"] = [*model.attention_layers]
     # the command that repeats the run; relations of a plugin need their code
     words = ["headscope", "classify", name_of(model.name)]
     if list(corpora) != shipped_corpora():
@@ -111,7 +111,7 @@ def describe_input(
         types = (ALL,) if measured == _measurable([ALL], model) else measured
     options = settings.model_copy(update={"types": types}).words()
     return RunInfo(
-        model={**facts, "name": title_of(model.name)},
+        model={**entry, "name": title_of(model.name)},
         types=sorted({relation.type for relation in relations}),
         bos=model.tokenizer.bos_string,
         chat=chat,

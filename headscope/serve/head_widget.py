@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anywidget
+import numpy as np
 import traitlets
 
 from headscope.errors import HeadscopeError, check_choice
@@ -12,6 +14,7 @@ from headscope.heads import head_name
 from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live import Live
 from headscope.serve.live_page import live_data, widget_module
+from headscope.views.show import pattern_svg
 
 Proposal = dict[str, Any]
 """Argument of a check by traitlets: under `value` the new value of a trait."""
@@ -47,6 +50,26 @@ class HeadWidget(anywidget.AnyWidget):  # type: ignore[misc]
         """The head types that some head is tagged with; none without a run."""
         tags = [] if self._live.run is None else self._live.run.heads["tags"]
         return tuple(sorted({tag for row in tags for tag in str(row).split(";") if tag}))
+
+    def __repr__(self) -> str:
+        return f"<headscope widget: {self._title} on {self.text!r}>"
+
+    def _repr_mimebundle_(self, **how: Any) -> Any:
+        """The widget, and for a notebook that is read without a kernel the selected pattern.
+
+        GitHub and most viewers of saved notebooks show the picture.
+        """
+        bundle = super()._repr_mimebundle_(**how)
+        # anywidget gives the data alone, or with metadata
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        pattern = np.array(self._pattern["matrix"])
+        data["image/svg+xml"] = pattern_svg(self._title, self.tokens, pattern)
+        return bundle
+
+    @property
+    def _title(self) -> str:
+        """The model and the selected head."""
+        return f"{Path(self._live.model.name).name} {self.head}"
 
     @traitlets.validate("text")
     def _check_text(self, proposal: Proposal) -> str:

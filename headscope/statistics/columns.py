@@ -26,7 +26,7 @@ HARD_COLUMNS = (
     "easy_rate",
     "hard_baseline_rate",
 )
-"""Columns of the comparison at hard queries; see `headscope.statistics.preference`."""
+"""Columns of the comparison at hard queries; see `headscope.statistics.estimates`."""
 TEXT_COLUMNS = {
     "hard_n": "text_hard_n",
     "hard_rate": "text_hard_rate",
@@ -39,7 +39,7 @@ set."""
 TEXT_VERDICT = "text_verdict"
 """Column of the verdict that these columns lead to."""
 TOP_COLUMNS = ("top_rate", "top_low", "top_high")
-"""Columns of the comparison with every token; see `headscope.statistics.preference.TopRate`."""
+"""Columns of the comparison with every token; see `headscope.statistics.estimates.TopRate`."""
 NEWEST_COLUMNS = (*TOP_COLUMNS, "text_hard_n", "text_hard_rate", TEXT_VERDICT)
 """Columns of the evidence that earlier runs lack."""
 EVIDENCE_COLUMNS = [

@@ -1,14 +1,20 @@
-"""Lists of heads: the strongest of each type and relation, and those to show examples of."""
+"""Lists of heads: the strongest of each type, those to show examples of, and those without a tag.
+
+Heads without a tag to report are `not identifiable`, or partial sinks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 import pandas as pd
 
 from headscope.measure.example import ExampleRequest
-from headscope.relations.relation import MIN_QUERIES, Relation
-from headscope.statistics.tags import is_sink
+from headscope.relations.relation import MIN_QUERIES, PARTIAL_SINK, SINK, Relation
+from headscope.statistics.conditions import undecided_in_words
+from headscope.statistics.in_words import alternatives
+from headscope.statistics.tags import UNIDENTIFIABLE, is_sink, is_undecided
 
 TAGS_PER_HEAD = 3
 """Relations that a head is shown with."""
@@ -68,6 +74,59 @@ def has_any_tag(evidence: pd.DataFrame) -> pd.Series:
     is_tag = evidence["tagged"].astype(bool)
     is_tagged: pd.Series = is_tag.groupby([evidence["layer"], evidence["head"]]).transform("any")
     return is_tagged
+
+
+def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The heads that are `not identifiable`, with the relation that the text cannot decide.
+
+    Args:
+        heads: a row per head, by name.
+        table: evidence with its thresholds.
+
+    Returns:
+        A row per such head by its name, in the order of the heads: the evidence of the relation
+        with the largest lift of those, in `description` what it cannot be told from, in `why` what
+        the text lacks, and in `hard_queries` the number of hard queries.
+    """
+    if not (table["verdict"] == UNIDENTIFIABLE).any():
+        no_heads = heads.head(0)[_HEAD]
+        return no_heads.assign(description="", why="", hard_queries="")
+    # of each head the relation with the largest lift
+    candidates = table[is_undecided(table)]
+    candidates = candidates.sort_values("lift", ascending=False, kind="stable")
+    candidates = candidates.drop_duplicates(_HEAD).set_index(_HEAD)
+    # a head with a tag is decided, whatever else is open
+    undecided_heads = heads.loc[heads["primary"] == UNIDENTIFIABLE, _HEAD]
+    rows = undecided_heads.join(candidates, on=_HEAD, how="inner")
+    descriptions, lacking, counts = [], [], []
+    for row in rows.to_dict("records"):
+        descriptions.append(alternatives(row))
+        lacking.append(undecided_in_words(row))
+        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:.0f}")
+    return rows.assign(
+        description=pd.Series(descriptions, rows.index, dtype=object),
+        why=pd.Series(lacking, rows.index, dtype=object),
+        hard_queries=pd.Series(counts, rows.index, dtype=object),
+    )
+
+
+def partial_sinks(table: pd.DataFrame) -> pd.DataFrame:
+    """Heads without a tag of a sink, and the attention sink below its threshold with the largest
+    mass.
+
+    Returns:
+        A row of the evidence with its thresholds per such head, and the place in words as
+        `description`.
+    """
+    sinks = table[table["type"] == SINK]
+    # the place is the beginning of the meaning
+    descriptions = sinks["meaning"].str.split(",", n=1).str[0]
+    sinks = sinks.assign(description=descriptions)
+    is_large = sinks["mass"].between(PARTIAL_SINK, sinks["threshold"], inclusive="left")
+    is_untagged = ~has_any_tag(sinks)
+    rows = sinks[is_untagged & is_large]
+    largest_first = rows.sort_values("mass", ascending=False, kind="stable")
+    return largest_first.drop_duplicates(_HEAD).sort_values(_HEAD)
 
 
 def _tagged(evidence: pd.DataFrame) -> pd.DataFrame:

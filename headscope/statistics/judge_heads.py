@@ -3,7 +3,7 @@
 `weigh_run` makes the evidence of a tally (`headscope.statistics.estimates.weigh`) and its verdicts
 (`headscope.statistics.tags.verdicts`). `WeighedRun.surrogate_requests` are the tags that need a
 surrogate; `WeighedRun.judge` adds their scores, gives the verdicts again, and makes the table of
-heads (`headscope.statistics.tags.head_table`).
+heads (`headscope.statistics.head_table.head_table`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from headscope.relations.relation import (
     Relation,
     Threshold,
 )
-from headscope.statistics.cautions import FEWEST_DOCUMENTS, is_preliminary, types_of_heads
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
     EFFECT_NAMES,
@@ -44,21 +43,22 @@ from headscope.statistics.columns import (
     TEXT_COLUMNS,
     strongest_effects_first,
 )
-from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD
+from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD, TIMES_CONTROL
 from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
+from headscope.statistics.head_table import head_table, types_of_heads
 from headscope.statistics.ratio import LEVEL, RESAMPLES
 from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
 from headscope.statistics.tags import (
+    FEWEST_DOCUMENTS,
     TAGGED,
     decidable_relations,
-    head_table,
+    is_preliminary,
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.wording import TIMES_CONTROL
 from headscope.stimuli.natural_text import TEXT
 
 THRESHOLDS: Mapping[str, Any] = {
@@ -134,15 +134,15 @@ def weigh_run(
     relations: Sequence[Relation],
     *,
     seed: int,
-    info: RunInfo,
+    run_info: RunInfo,
 ) -> WeighedRun:
     """Weigh a tally: the evidence, with the verdicts before surrogates.
 
     Raises:
         CorpusError: no relation found a query.
     """
-    baselines: Baselines = info.baselines or {}
-    sums = RunSums(tally, seed, baselines, info.interim_tests)
+    baselines: Baselines = run_info.baselines or {}
+    sums = RunSums(tally, seed, baselines, run_info.interim_tests)
     attention = of_attention(relations)
     evidence = sums.evidence(attention)
 
@@ -160,7 +160,7 @@ def weigh_run(
         reason = "the corpus has no annotation that the chosen types need"
         raise CorpusError(f"no relation found a query: {notes[0] if notes else reason}")
     evidence = with_verdicts(with_thresholds(evidence, thresholds_of(attention)))
-    return WeighedRun(sums, relations, info.with_notes(*notes), evidence)
+    return WeighedRun(sums, relations, run_info.with_notes(*notes), evidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ class WeighedRun:
     sums: RunSums
     relations: Sequence[Relation]
     """Relations and effects, without the parts that are summed beside them."""
-    info: RunInfo
+    run_info: RunInfo
     evidence: pd.DataFrame
     """Evidence on attention, with thresholds and verdicts."""
 
@@ -193,7 +193,7 @@ class WeighedRun:
         Args:
             surrogates: the scores of `surrogate_requests`; empty for a run without surrogates.
         """
-        tally, info = self.sums.tally, self.info
+        tally, run_info = self.sums.tally, self.run_info
         attention = of_attention(self.relations)
         thresholds = thresholds_of(attention)
 
@@ -205,26 +205,26 @@ class WeighedRun:
 
         # an interval over few documents of text is of these documents alone
         few_documents = []
-        if (info.text_read or {}).get("documents", FEWEST_DOCUMENTS) < FEWEST_DOCUMENTS:
+        if (run_info.text_read or {}).get("documents", FEWEST_DOCUMENTS) < FEWEST_DOCUMENTS:
             few_documents = [relation.id for relation in attention if TEXT.name in relation.stimuli]
         evidence[PRELIMINARY] = is_preliminary(evidence, few_documents)
 
         # the table of heads, with what they write if that was measured
-        heads_of_group = tally.heads // info.model.get("key_value_heads", tally.heads)
+        heads_of_group = tally.heads // run_info.model.get("key_value_heads", tally.heads)
         profile = describe(tally.profile, tally.numbers)
         heads = head_table(evidence, profile, heads_of_group)
         effects = effects_among(self.relations)
         effect_table = self.sums.effects(effects)
         if len(effect_table):
             heads = with_direct_effects(heads, effect_table)
-            info = replace(info, effects=effect_records(effects))
+            run_info = replace(run_info, effects=effect_records(effects))
         elif effects:
-            info = info.with_notes(
+            run_info = run_info.with_notes(
                 "what heads write was not measured: no path from them to the logits is known here"
             )
 
-        info = replace(
-            info,
+        run_info = replace(
+            run_info,
             thresholds=THRESHOLDS,
             decidable=decidable_relations(evidence, thresholds),
             provenance={"versions": versions(), "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")},
@@ -233,7 +233,7 @@ class WeighedRun:
             heads,
             evidence[EVIDENCE_COLUMNS],
             thresholds,
-            info.to_json(),
+            run_info.to_json(),
             tally,
             effects=effect_table if len(effect_table) else None,
             means=mean_patterns(tally.profile),

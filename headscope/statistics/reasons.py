@@ -1,11 +1,11 @@
-"""What decides the tags of a head: the rows to report, their conditions, near misses and effects.
+"""Rows to report of a head: its tags, near misses and effects.
 
-`headscope.views.head_account` puts it into words.
+`headscope.statistics.in_words` puts them into words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,9 @@ import pandas as pd
 from headscope.errors import RunError
 from headscope.heads import check_head_exists, parse_head
 from headscope.relations.effects import WRITES
-from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import rows_of_head, strongest_effects_first
-from headscope.statistics.conditions import BESIDE_LIFT, CONDITIONS, Condition, Numbers, Row
 from headscope.statistics.general_labels import tag_names
+from headscope.statistics.in_words import NEAR_MISSES, marked_names
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -27,7 +26,6 @@ from headscope.statistics.tags import (
     is_undecided,
 )
 
-NEAR_MISSES = 3
 NEAR_LIFT = 0.02  # below that a relation counts as noise, not as a near miss
 MIN_UNIQUE = 0.005
 """The least share of a head's bits that is some: less is within what a refit moves."""
@@ -36,10 +34,6 @@ MAX_NEAR_EFFECTS = 3
 NEAR_EFFECT = 0.5
 """Share of the threshold below which an effect does not count as a near miss."""
 _PLAIN = ("positional/", "sink/", "delimiter/", "induction/", "duplicate-token/")
-
-
-CONDITIONS_BESIDE_LIFT = [condition for condition in CONDITIONS if condition.name in BESIDE_LIFT]
-"""Conditions that the sentence on a direct effect states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,30 +99,6 @@ def rows_to_report(
     return HeadRows(names=names, tagged=tagged, undecided=undecided, near=near)
 
 
-@dataclass(frozen=True)
-class ConditionResult:
-    """A condition that applies to a row."""
-
-    condition: Condition
-    holds: bool
-    numbers: str
-
-
-def condition_results(
-    row: Row, conditions: Sequence[Condition] = CONDITIONS
-) -> list[ConditionResult]:
-    """The conditions that apply to a row with thresholds, each with its numbers."""
-    numbers = Numbers(row)
-    results = []
-    for condition in conditions:
-        if not condition.applies_to(row):
-            continue
-        fails = bool(condition.fails(numbers)[0])
-        numbers_in_words = condition.message(row) if fails else condition.describe(row)
-        results.append(ConditionResult(condition, not fails, numbers_in_words))
-    return results
-
-
 def head_in(result: Result, head: str | tuple[int, int]) -> tuple[int, int]:
     """Layer and number of a head of a run, by its name or by such a pair.
 
@@ -174,7 +144,7 @@ def explained_by(
 
 
 def effects_to_report(
-    effects: pd.DataFrame, facts: Mapping[str, Mapping[str, Any]], layer: int, head: int
+    effects: pd.DataFrame, records: Mapping[str, Mapping[str, Any]], layer: int, head: int
 ) -> pd.DataFrame:
     """A head's direct effects with a tag, then those nearest to one, the strongest first."""
     head_effects = rows_of_head(effects, layer, head)
@@ -182,7 +152,7 @@ def effects_to_report(
     tagged = head_effects[head_effects["tagged"].astype(bool)]
     other = head_effects.drop(tagged.index)
     ids = f"{WRITES}/" + other["type"] + "/" + other["effect"]
-    sign_of = {name: fact["sign"] for name, fact in facts.items()}
+    sign_of = {name: record["sign"] for name, record in records.items()}
     # in the direction that the effect asks for
     lift = other["lift"] * ids.map(sign_of).astype(float)
     is_near = lift >= NEAR_EFFECT * other["threshold"]

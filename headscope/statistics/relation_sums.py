@@ -180,10 +180,13 @@ def lift_difference(first: RelationSums, second: RelationSums, head: int) -> Int
     Blocks of documents hold queries of both, so that what they have in common cancels (Student's
     interval of a difference of ratios, linearised; Cochran 1977, 6.19).
     """
-    lifts, influences = [], []
-    for sums in (first, second):
-        excess = sums.excess[:, [head]]
-        lifts.append(ratio(excess.sum(0), sums.divisor.sum(0)))
-        influences.append(ratio_influence(excess, sums.divisor))
-    is_used = (first.divisor[:, 0] > 0) | (second.divisor[:, 0] > 0)
-    return student_interval(lifts[0] - lifts[1], influences[0] - influences[1], int(is_used.sum()))
+    excess = first.excess[:, [head]]
+    other_excess = second.excess[:, [head]]
+    lift = ratio(excess.sum(0), first.divisor.sum(0))
+    other_lift = ratio(other_excess.sum(0), second.divisor.sum(0))
+    influence = ratio_influence(excess, first.divisor)
+    other_influence = ratio_influence(other_excess, second.divisor)
+    # blocks that hold queries of either
+    queries = first.divisor[:, 0] + second.divisor[:, 0]
+    blocks = int(np.count_nonzero(queries))
+    return student_interval(lift - other_lift, influence - other_influence, blocks)

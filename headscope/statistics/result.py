@@ -23,7 +23,7 @@ class Result:
     """Findings about each head of a model, and how sure they are.
 
     `heads` has a row per head and `evidence` a row per head × relation; their columns are
-    described in `headscope.measure.profile.describe`, `headscope.statistics.tags.head_table` and
+    described in `headscope.measure.profile.describe`, `headscope.statistics.head_table` and
     `headscope.statistics.estimates.weigh`.
     """
 

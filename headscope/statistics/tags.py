@@ -1,8 +1,8 @@
-"""Tags from evidence: verdicts on each head and relation, and the table of heads."""
+"""Tags from evidence: verdicts on each head and relation, cautions on tags, and their order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,30 +11,24 @@ from jaxtyping import Int
 from numpy import ndarray
 
 from headscope.relations.relation import Threshold
-from headscope.statistics.cautions import types_of_heads, with_cautions
 from headscope.statistics.columns import (
     EFFECT_NUMBERS,
     EVIDENCE_COLUMNS,
     GENERAL,
-    HEAD_COLUMNS,
     PRELIMINARY,
-    REPLICATES,
 )
 from headscope.statistics.conditions import (
-    CONDITIONS,
     HARD_QUERIES,
     Q_VALUE,
     QUERIES,
     Numbers,
-    Row,
-    alternative,
     decided_failures,
     failures,
     has_no_interval,
     inconclusive,
     is_open,
-    undecided_in_words,
 )
+from headscope.stimuli.stimulus import MIN_DOCUMENTS
 
 UNCLASSIFIED = "unclassified"
 NO_TAG = "no tag, closest to"
@@ -45,8 +39,12 @@ VERDICTS = (TAGGED, UNIDENTIFIABLE, INCONCLUSIVE, NO)
 OPEN = (UNIDENTIFIABLE, INCONCLUSIVE)
 """Verdicts that are neither a tag nor a rejection."""
 NO_TYPE = (UNIDENTIFIABLE, UNCLASSIFIED)
-"""Primary types of heads without a tag; see `with_no_type`."""
+"""Primary types of heads without a tag; see `headscope.statistics.head_table`."""
 
+FEWEST_DOCUMENTS = MIN_DOCUMENTS
+"""Documents of text below which a tag is preliminary: its interval is of these documents alone."""
+FEWEST_HARD = 30
+"""Hard queries below which a tag is preliminary. A tag needs 10; the text decides more with 30."""
 SINK_RELATIONS = ("sink/first-token", "sink/position")
 """Relations of attention sinks, which are not a function of a head."""
 
@@ -57,8 +55,6 @@ _PAIRED = {
 }
 """Columns of a relation's paired relation at the same head, and those that they have there."""
 _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
-_NUMBERS = ("control", "lift", "ci_low", "ci_high", "q_value")
-_HEAD = ["layer", "head"]
 
 
 def is_sink(relation: pd.Series) -> pd.Series:
@@ -170,65 +166,30 @@ def is_undecided(table: pd.DataFrame) -> pd.Series:
     return is_unidentifiable & (is_near | has_interval)
 
 
-def head_table(table: pd.DataFrame, profile: pd.DataFrame, kv_group_size: int) -> pd.DataFrame:
-    """A row per head: its tags, the strongest with its numbers, its profile and the reason.
-
-    `primary` is the tag with the largest lift, except that tags that say only what kind of key
-    gets the attention come after those that say which, and attention sinks last. A head without a
-    tag is one of `NO_TYPE`, and its numbers are those of a relation that the text cannot decide,
-    or else of that which came closest.
+def is_preliminary(table: pd.DataFrame, few_documents: Collection[str] = ()) -> pd.Series:
+    """True for each tag that rests on fewer than 8 documents or fewer than 30 hard queries.
 
     Args:
-        table: evidence with its thresholds.
-        profile: a row per head, of `headscope.measure.profile.describe`.
-        kv_group_size: heads that share keys and values.
+        table: evidence with its thresholds. Hard queries count only for relations whose tag
+            requires more than the baselines reach.
+        few_documents: full names of the relations that were measured on too few documents.
     """
-    ordered = table.loc[evidence_order(table)]
-    best = closest_rows(table)
-    ordered_tags = ordered[ordered["tagged"].astype(bool)]
-    tags_by_type = ordered_tags.drop_duplicates([*_HEAD, "type"])
-    is_tagged = best["tagged"].astype(bool)
-    heads = best[[*_HEAD, "relation", "mass", *_NUMBERS, REPLICATES]].assign(
-        primary=best["type"].where(is_tagged, UNCLASSIFIED),
-        tags=types_of_heads(best, tags_by_type),
-        reason=reasons(best),
-        kv_group=best["head"] // kv_group_size,
-        # until effects are weighed
-        direct_effects="",
-        direct_effect_lift=np.nan,
-    )
-    heads = with_cautions(heads, ordered_tags)
-    heads = heads.merge(profile, on=_HEAD)[HEAD_COLUMNS]
-    return with_no_type(heads, table)
+    is_compared = table["beat_baseline_by"].notna()
+    has_few_hard = is_compared & (table["hard_n"] < FEWEST_HARD)
+    has_few_documents = table["id"].isin(few_documents)
+    is_tag = table["tagged"].astype(bool)
+    return is_tag & (has_few_hard | has_few_documents)
 
 
-def closest_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The first row of each head, of rows with thresholds in the order of `evidence_order`."""
-    ordered = table.loc[evidence_order(table)]
-    return ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
+def is_below_baseline(evidence: pd.DataFrame) -> pd.Series:
+    """True for each tag of a head whose hit rate is below that of the relation's baseline.
 
-
-def with_replicates(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The heads with the column `replicates`, that of their primary tag or closest relation."""
-    closest = closest_rows(table).set_index(_HEAD)[REPLICATES]
-    places = pd.MultiIndex.from_frame(heads[_HEAD])
-    return heads.assign(**{REPLICATES: closest.reindex(places).to_numpy()})
-
-
-def with_no_type(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The heads, with one of two words as the `primary` of those without a tag.
-
-    `not identifiable` if the head would have a tag that the text cannot decide; see `is_undecided`.
-    Else `unclassified`.
+    The hit rate is the share of queries at which a head's largest attention is on a target. If the
+    baseline is right at a larger share, the tag rests on the hard queries, where it is wrong.
     """
-    open_rows = table.loc[is_undecided(table), _HEAD]
-    undecided = set(open_rows.itertuples(index=False, name=None))
-    words = []
-    for head in heads[_HEAD].itertuples(index=False, name=None):
-        words.append(UNIDENTIFIABLE if head in undecided else UNCLASSIFIED)
-    is_untyped = heads["primary"].isin(NO_TYPE).to_numpy(bool)
-    primary = np.where(is_untyped, words, heads["primary"])
-    return heads.assign(primary=primary.astype(object))
+    hit_rate = evidence["hit_rate"].astype(float)
+    baseline_rate = evidence["baseline_rate"].astype(float)
+    return evidence["tagged"].astype(bool) & (hit_rate < baseline_rate)
 
 
 def countable_types(table: pd.DataFrame) -> list[str]:
@@ -261,44 +222,6 @@ def is_decidable(table: pd.DataFrame) -> pd.Series:
     has_interval = table["ci_low"].notna()
     has_queries = ~failures(table)[QUERIES]
     return has_interval & has_queries & ~is_open(Numbers(table))
-
-
-def reasons(table: pd.DataFrame) -> list[str]:
-    """For each row with thresholds a sentence: what the head does with which numbers, and for
-    a near miss what failed.
-    """
-    numbers = Numbers(table)
-    failing: list[list[str]] = [[] for _ in range(len(table))]
-    rows = table.to_dict("records")
-    for condition in CONDITIONS:
-        margins = None if condition.margin is None else condition.margin(numbers)
-        for i in np.flatnonzero(condition.fails(numbers)).tolist():
-            failing[i].append(condition.message(rows[i], margins, i))
-    sentences = []
-    for row, messages in zip(rows, failing, strict=True):
-        sentences.append(_reason(row, messages))
-    return sentences
-
-
-def _reason(row: Row, failing: Sequence[str]) -> str:
-    name = row["id"]
-    verdict = row["verdict"]
-    mass = f"{row['mass']:.2f} of its attention on {row['meaning']}"
-    control = f"control {row['control']:.2f}"
-    lift = f"lift {row['lift']:.2f} [{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
-    numbers = f"{mass} ({control}, {lift}, q {row['q_value']:.1g}, n {row['n']})"
-    if has_no_interval(Numbers(row))[0]:
-        lacking = undecided_in_words(row)
-        return f"{name}: this text cannot decide it: {lacking}; {numbers}"
-    if row["tagged"]:
-        tag = f"{name}: {numbers}"
-        general = row[GENERAL]
-        return f"{tag}; general: {general}" if general else tag
-    if verdict == UNIDENTIFIABLE:
-        return f"{name}, or {alternative(row)}: this text cannot distinguish them; {numbers}"
-    fails = INCONCLUSIVE if verdict == INCONCLUSIVE else "fails"
-    conditions = "; ".join(failing)
-    return f"closest to {name}: {numbers}; {fails}: {conditions}"
 
 
 def tags_in_order(table: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headscope.corpus.document import Document, Word
-from headscope.corpus.gold_links import Arrow, arrow
+from headscope.corpus.gold_links import arrow
 from headscope.corpus.window import Window
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, cut_document
 from headscope.stimuli.word_lists import MEN, WOMEN
@@ -171,14 +171,12 @@ def _question_document(
     of_question = [word for word in words if word.end <= len(question)]
     query = of_question[-1].start
     starts = {word.form: word.start for word in of_question[:-1]}
-    arrows: list[Arrow] = []
+    arrows = []
     for kind, forms in candidates.items():
         others = [starts[form] for form in forms]
-        link = arrow(kind, query, [starts[answer]], others)
-        if link is not None:
-            arrows.append(link)
-    source = FACTS.name
-    return Document(name, text, tuple(words), source=source, arrows=tuple(arrows), stimulus=source)
+        arrows.append(arrow(kind, query, [starts[answer]], others))
+    document = Document(name, text, tuple(words), source=FACTS.name)
+    return document.with_arrows(arrows, stimulus=FACTS.name)
 
 
 def _upos(form: str, values: Collection[str]) -> str:

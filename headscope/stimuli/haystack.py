@@ -8,8 +8,9 @@ so that each is a distractor of the others. The question about nothing reads the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ _ENDS = ["a", "o", "ek", "ir", "un", "ash", "oth", "im"]
 
 
 @dataclass(frozen=True)
-class Question:
+class HaystackQuestion:
     """A question about a text, and where its answer stands there."""
 
     text: str
@@ -65,10 +66,10 @@ class Question:
     """First characters of the other words of the needle."""
 
 
-def question_document(name: str, context: str, questions: Sequence[Question]) -> Document:
+def question_document(name: str, context: str, questions: Sequence[HaystackQuestion]) -> Document:
     r"""A text and questions about it, with an arrow from the place of each answer to where it is.
 
-    >>> asked = Question("Who?", "Ann", [0], [8], [4])
+    >>> asked = HaystackQuestion("Who?", "Ann", [0], [8], [4])
     >>> document = question_document("d", "Ann saw Bob.", [asked])
     >>> document.text[document.arrows[0].query :]
     ': Ann\n'
@@ -89,9 +90,7 @@ def question_document(name: str, context: str, questions: Sequence[Question]) ->
     # at the question about nothing all answers are candidates alike
     every = [start for question in questions for start in question.answers]
     arrows.append(arrow(NULL, null_query, every, every))
-    document = read_text(name, "".join(texts))
-    links = tuple(link for link in arrows if link is not None)
-    return replace(document, arrows=links, stimulus=HAYSTACK.name)
+    return read_text(name, "".join(texts)).with_arrows(arrows, stimulus=HAYSTACK.name)
 
 
 def haystack_documents(
@@ -118,7 +117,9 @@ def _haystack(
     needles = [form.format(*pair) for pair in pairs]
 
     # sentences of shipped texts in their order, up to the room that needles and questions leave
-    questions_alone = [Question(asks.format(name), value, (), (), ()) for name, value in pairs]
+    questions_alone = [
+        HaystackQuestion(asks.format(name), value, (), (), ()) for name, value in pairs
+    ]
     tail = question_document("", "", questions_alone).text
     around = 1 if tokenizer.template is None else 1 + len(tokenizer.template)
     most_tokens = (
@@ -159,7 +160,9 @@ def _haystack(
         others = [start for other, start in starts.items() if other != needle]
         text = asks.format(names[needle])
         answers = [starts[needle]]
-        questions.append(Question(text, values[needle], answers, others, other_words[needle]))
+        questions.append(
+            HaystackQuestion(text, values[needle], answers, others, other_words[needle])
+        )
     return question_document(f"haystack-{length}-{number}", context, questions)
 
 
@@ -167,13 +170,17 @@ def _made_up_words(rng: np.random.Generator, tokens: Any) -> list[str]:
     """Names, which have one number of tokens, and values; no two begin alike."""
     by_size: dict[int, list[str]] = {}
     for onset in rng.permutation(_ONSETS).tolist():
-        middle, end = rng.choice(_MIDDLES), rng.choice(_ENDS)
+        middle = rng.choice(_MIDDLES)
+        end = rng.choice(_ENDS)
         word = f"{onset}{middle}{end}"
-        by_size.setdefault(tokens(f" {word}"), []).append(word)
+        of_size = by_size.setdefault(tokens(f" {word}"), [])
+        of_size.append(word)
+    # names are of the most frequent number of tokens
     by_count = sorted(by_size.values(), key=len, reverse=True)
-    words = [word for words_of_size in by_count for word in words_of_size]
-    names, values = words[: len(DEPTHS)], words[len(DEPTHS) :]
-    return [*names, *rng.permutation(values)[: len(DEPTHS)].tolist()]
+    words = list(chain.from_iterable(by_count))
+    count = len(DEPTHS)
+    values = rng.permutation(words[count:])
+    return [*words[:count], *values[:count].tolist()]
 
 
 @cache
@@ -239,7 +246,7 @@ def _places(context: str, answer: str) -> Iterator[tuple[int, int]]:
         yield match.span()
 
 
-def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> Question:
+def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> HaystackQuestion:
     answer = row["answer"].strip()
     spans = list(_places(row["context"], answer))
     answers: list[int] = []
@@ -254,7 +261,7 @@ def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> Question
     sentences = {word.sentence for word in words if word.start in answers}
     of_needle = [word.start for word in words if word.sentence in sentences]
     other_words = [start for start in of_needle if start not in answers]
-    return Question(row["question"].strip(), answer, answers, candidates, other_words)
+    return HaystackQuestion(row["question"].strip(), answer, answers, candidates, other_words)
 
 
 def _form(word: str) -> str:

@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 
 from headscope.corpus.align import Cuts
-from headscope.corpus.code import is_code
 from headscope.corpus.document import Document
 from headscope.corpus.language import Language
+from headscope.corpus.python_files import is_code
 from headscope.corpus.read import corpus_files, file_sha256, read_documents, unread_note
 from headscope.corpus.shipped import corpus_place, listed, named_corpora, names_within
 from headscope.corpus.window import Window

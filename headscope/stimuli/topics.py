@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from math import log
 
@@ -84,8 +83,7 @@ def with_arrows(document: Document, topic: str) -> Document:
             last[word.lemma] = word.start
             if word.lemma in similar:
                 candidates.append(word.start)
-    links = tuple(link for link in arrows if link is not None)
-    return replace(document, arrows=links, stimulus=TOPICS.name)
+    return document.with_arrows(arrows, stimulus=TOPICS.name)
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:

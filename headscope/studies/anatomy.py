@@ -6,7 +6,7 @@ No weight is loaded: the parts are counted in the empty model that transformers 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -125,7 +125,7 @@ def anatomy(
     rows = [
         *_dimension_rows(dimensions),
         *_matrix_rows(dimensions),
-        *_part_rows(counts),
+        *(("parameters", part, words, counts[part], "parameters") for part, words in PARTS.items()),
         *_head_count_rows(dimensions),
         *_cache_rows(dimensions, tokens, batch),
     ]
@@ -282,16 +282,13 @@ def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
 
 def _dimension_rows(dimensions: Dimensions) -> Iterator[Row]:
     """A row for each dimension."""
-    for name, size in asdict(dimensions).items():
-        formula = _shared_by(dimensions) if name == "key_value_heads" else ""
-        yield "dimensions", name, formula, size, UNITS.get(name, "count")
-
-
-def _shared_by(dimensions: Dimensions) -> str:
-    """Sharing of keys and values among heads, in words."""
     kind = sharing(dimensions.heads, dimensions.key_value_heads)
     group = dimensions.heads // dimensions.key_value_heads
-    return f"{kind}; heads per KV head: {group}"
+    for name, size in asdict(dimensions).items():
+        formula = ""
+        if name == "key_value_heads":
+            formula = f"{kind}; heads per KV head: {group}"
+        yield "dimensions", name, formula, size, UNITS.get(name, "count")
 
 
 def _matrix_rows(dimensions: Dimensions) -> Iterator[Row]:
@@ -304,12 +301,6 @@ def _matrix_rows(dimensions: Dimensions) -> Iterator[Row]:
     yield "parameters", "W_K", by_key_heads, of_key_heads, "parameters"
     yield "parameters", "W_V", by_key_heads, of_key_heads, "parameters"
     yield "parameters", "W_O", "heads × d_head × d_model", of_heads, "parameters"
-
-
-def _part_rows(counts: Mapping[str, int]) -> Iterator[Row]:
-    """A row for each part of the layer and of the model."""
-    for part, formula in PARTS.items():
-        yield "parameters", part, formula, counts[part], "parameters"
 
 
 def _head_count_rows(dimensions: Dimensions) -> Iterator[Row]:

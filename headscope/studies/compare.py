@@ -21,8 +21,9 @@ from headscope.errors import RunError, check_choice
 from headscope.heads import head_name
 from headscope.relations.relation import MIN_QUERIES
 from headscope.resolve import RunName, run_names, the_run
+from headscope.statistics.head_table import with_no_type
 from headscope.statistics.result import Result, layers_of
-from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order, with_no_type
+from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order
 from headscope.studies.study import Study, study, table_columns
 from headscope.studies.study_table import Command
 from headscope.views.colours import types_in_order
@@ -196,11 +197,11 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
         both = f"{name} and {first_name}"
-        before = _facts(first.info)
-        after = _facts(run.info)
-        facts = [fact for fact in before | after if before.get(fact) != after.get(fact)]
-        if facts:
-            yield f"{both} differ in: {', '.join(facts)}"
+        before = _inputs_of(first.info)
+        after = _inputs_of(run.info)
+        differences = [name for name in before | after if before.get(name) != after.get(name)]
+        if differences:
+            yield f"{both} differ in: {', '.join(differences)}"
         else:
             yield f"the records of {both} name the same model, engine, corpora and settings"
         in_one_alone = sorted(_measured(first) ^ _measured(run))
@@ -217,16 +218,16 @@ def _measured(run: Result) -> set[str]:
     return set(_relation_ids(run))
 
 
-def _facts(info: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs_of(info: Mapping[str, Any]) -> dict[str, Any]:
     """Facts on a run that a difference may come from, by their names."""
-    facts: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name, value in info.get("model", {}).items():
-        facts[f"model {name}"] = value
-    facts["engine"] = info.get("engine")
+        inputs[f"model {name}"] = value
+    inputs["engine"] = info.get("engine")
     corpora = info.get("corpora", {})
-    facts["corpora"] = corpora.get("files")
-    facts.update(info.get("settings", {}))
-    return facts
+    inputs["corpora"] = corpora.get("files")
+    inputs.update(info.get("settings", {}))
+    return inputs
 
 
 def relation_changes(first: Result, other: Result) -> pd.DataFrame:
@@ -327,18 +328,16 @@ def changed(heads: pd.DataFrame) -> pd.Series:
     """
     had_no_type = heads["primary_first"].isin(NO_TYPE)
     has_no_type = heads["primary"].isin(NO_TYPE)
-    is_open = np.array([_has_open_primary(row) for row in heads.to_dict("records")], bool)
+    # the primary type of one run may be undecided in the other
+    is_open = np.zeros(len(heads), bool)
+    for i, row in enumerate(heads.to_dict("records")):
+        undecided = row["undecided"].split(";")
+        is_open[i] = row["primary_first"] in undecided or row["primary"] in undecided
     stays_without_type = had_no_type & has_no_type
     is_other = heads["primary"] != heads["primary_first"]
     has_other_primary = is_other & ~stays_without_type & ~is_open
     has_other_tags = (heads["gained"] != "") | (heads["lost"] != "")
     return has_other_primary | has_other_tags
-
-
-def _has_open_primary(row: Mapping[Any, Any]) -> bool:
-    """True if the primary type of one run is undecided in the other."""
-    undecided = row["undecided"].split(";")
-    return row["primary_first"] in undecided or row["primary"] in undecided
 
 
 class Outcome(NamedTuple):

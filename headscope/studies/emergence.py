@@ -30,9 +30,9 @@ from headscope.studies.sweep_folder import (
     COMPLETE,
     Cell,
     SweepFolder,
-    counted,
     counted_types,
     measured_types,
+    with_counts,
 )
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult, check_table_file
@@ -235,7 +235,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
                 "short, or the model's attention is not finite"
             )
         cell = Cell(run.name, f"step{step}", tuple(map(corpus_title, self.corpus)), "")
-        self._cells[f"step{step}"] = counted(cell, run.heads, types)
+        self._cells[f"step{step}"] = with_counts(cell, run.heads, types)
         # saved after each model, as training may stop
         if self.out is not None:
             self.emergence.save(self.out, overwrite=True)

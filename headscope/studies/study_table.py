@@ -95,8 +95,10 @@ def read_index() -> tuple[StudyRow, ...]:
     """The rows of `studies.json`, which `docs/generate.py` writes from the files of studies."""
     rows: list[StudyRow] = []
     for row in json.loads(INDEX.read_text("utf-8")):
-        facts = row.pop("command")
-        command = Command(**facts | {"examples": tuple(facts["examples"])}) if facts else None
+        declared = row.pop("command")
+        command = (
+            Command(**declared | {"examples": tuple(declared["examples"])}) if declared else None
+        )
         rows.append(StudyRow(**row, command=command))
     return tuple(rows)
 

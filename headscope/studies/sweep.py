@@ -46,9 +46,9 @@ from headscope.studies.sweep_folder import (
     Cell,
     SweepFolder,
     cell_table,
-    counted,
     measured_types,
     model_name,
+    with_counts,
 )
 from headscope.views.study_result import StudyResult
 
@@ -234,7 +234,7 @@ def _run(
             settings = {**spec.settings, "revision": revision, "out": folder}
             backend = backend or LastModel()
             run = classify(name, corpus or None, progress=progress, backend=backend, **settings)
-        return counted(cell, run.heads, countable_types(run.evidence_with_thresholds))
+        return with_counts(cell, run.heads, countable_types(run.evidence_with_thresholds))
     except Exception as error:  # a model's own code may fail in any way; the others can still run
         kind = "" if isinstance(error, HeadscopeError) else f"{type(error).__name__}: "
         paths = [str(spec.out), model_name(model), *corpus]

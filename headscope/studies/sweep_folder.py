@@ -94,7 +94,7 @@ def cell_table(cells: Sequence[Cell]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(("heads", *types), "Int64"))
 
 
-def counted(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
+def with_counts(cell: Cell, heads: pd.DataFrame, types: Collection[str]) -> Cell:
     """The cell as complete, with the number of heads of each of these types."""
     counts: dict[str, int] = {}
     tags_of_heads = [str(tags).split(";") for tags in heads["tags"]]

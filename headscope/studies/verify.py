@@ -143,8 +143,8 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
             if masses is None:
                 notes.append(f"{metric} is not compared: this run has not scored {relation}")
                 continue
-            facts = {"revision": revision, "source": scores["source"].iloc[0]}
-            rows.append(definition | facts | _agreement(run, scores, masses))
+            published = {"revision": revision, "source": scores["source"].iloc[0]}
+            rows.append(definition | published | _agreement(run, scores, masses))
     if without_relation:
         notes.append(f"not compared, as no relation resembles them: {', '.join(without_relation)}")
     return pd.DataFrame(rows, columns=STUDY.names), notes
@@ -152,9 +152,13 @@ def _ranks(run: Result, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str
 
 def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, object]:
     """Columns that compare a metric's scores of all heads with the run's."""
-    # hybrids number layers in two ways
+    # a hybrid's run numbers all layers, and published scores may count those with attention alone
     layers = sorted(set(run.heads["layer"]))
-    table = _with_layers_of(layers, scores).sort_values(HEAD)
+    numbers = list(range(len(layers)))
+    if sorted(set(scores["layer"])) == numbers:
+        layer_of = dict(zip(numbers, layers, strict=True))
+        scores = scores.assign(layer=scores["layer"].map(layer_of))
+    table = scores.sort_values(HEAD)
     if not np.array_equal(table[HEAD], run.heads[HEAD].sort_values(HEAD)):
         raise RunError(
             f"this run has {masses.shape[0]} layers × {masses.shape[1]} heads, and "
@@ -183,17 +187,6 @@ def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, o
         "best": head_name(int(best["layer"]), int(best["head"])),
         "disagreeing": disagreeing_heads(published, masses, layers),
     }
-
-
-def _with_layers_of(layers: list[int], scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores with the run's numbers of layers, if the published ones count layers with attention.
-
-    A hybrid's run numbers all layers, and those with attention have gaps.
-    """
-    counted = list(range(len(layers)))
-    if sorted(set(scores["layer"])) != counted:
-        return scores
-    return scores.assign(layer=scores["layer"].map(dict(zip(counted, layers, strict=True))))
 
 
 def masses_of(run: Result, relation: str) -> Scores | None:

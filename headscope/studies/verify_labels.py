@@ -24,24 +24,21 @@ from headscope.relations.label_names import LabelMeaning, label_meanings, normal
 from headscope.resolve import RunName, the_run
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import EFFECT_NAMES, rows_of_head
-from headscope.statistics.conditions import Row
+from headscope.statistics.conditions import Row, strictest_control
 from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.in_words import direct_effects_in_words, findings, label_in_words
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
 from headscope.statistics.tags import (
     NO,
     OPEN,
-    SINK_RELATIONS,
     TAGGED,
     evidence_order,
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.wording import strictest_control
 from headscope.studies.study import Study, study, table_columns
 from headscope.user_tables import read_csv, table_of_frame
-from headscope.views.head_account import direct_effect_line, findings
-from headscope.views.prose import render
 from headscope.views.study_result import StudyResult
 from headscope.views.terminal_tables import frame_table
 
@@ -249,28 +246,23 @@ class LabelJudge:
         types = dict.fromkeys(relation.partition("/")[0] for relation in labelled.meaning.relations)
         types.pop(WRITES, None)
         options = f"--types {','.join(types)}" if types else "--direct-effects"
-        return row | {
-            "sentence": render(
-                "label",
-                finding="",
-                test=labelled.meaning.test,
-                relations=labelled.meaning.relations,
-                model=name_of(self.run.name),
-                options=options,
+        if labelled.meaning.test:
+            sentence = (
+                f"`classify` measures nothing for this label. A test: {labelled.meaning.test}."
             )
-        }
+        else:
+            sentence = (
+                f"This run has not measured {' or '.join(labelled.meaning.relations)}: headscope "
+                f"classify {name_of(self.run.name)} {options} does."
+            )
+        return row | {"sentence": sentence}
 
     def _attention_columns(self, rows: pd.DataFrame, tags: Sequence[str]) -> dict[str, Any]:
         """Columns of a label that a relation of attention decides."""
         row: Row = rows.to_dict("records")[0]
         (finding,) = findings(rows, self.run.thresholds)
         control, _ = strictest_control(row)
-        sentence = render(
-            "label",
-            finding=finding,
-            is_sink=row["id"] in SINK_RELATIONS,
-            other_tags=[tag for tag in tags if tag not in SINK_RELATIONS],
-        )
+        sentence = label_in_words(row, finding, tags)
         columns = {name: row[name] for name in ("verdict", "mass", "hit_rate")}
         columns |= {"baseline": row["baseline"], "baseline_rate": row["baseline_rate"]}
         return columns | {"relation": row["id"], "control": control, "sentence": sentence}
@@ -278,7 +270,7 @@ class LabelJudge:
     def _effect_columns(self, rows: pd.DataFrame) -> dict[str, Any]:
         """Columns of a label that a direct effect decides."""
         row: Row = rows.to_dict("records")[0]
-        line = direct_effect_line(row, self.run.info["effects"])
+        (line,) = direct_effects_in_words(rows, self.run.info["effects"])
         return {"relation": row["id"], "verdict": row["verdict"], "sentence": f"{line}."}
 
     def is_true(self, meaning: LabelMeaning) -> Bool[ndarray, " head"]:

@@ -230,10 +230,10 @@ def gain(model: Model, norm: Any) -> Float[Tensor, "d_model 1"]:
     if weight is None:
         return torch.ones(1, 1)
     offset = 1.0 if getattr(model.bridge.cfg, "rmsnorm_uses_offset", False) else 0.0
-    return plain(weight)[:, None] + offset
+    return on_cpu(weight)[:, None] + offset
 
 
-def plain(weight: Tensor) -> Tensor:
+def on_cpu(weight: Tensor) -> Tensor:
     """A weight as float32 on the CPU, without gradients."""
     return weight.detach().to("cpu", torch.float32)
 
@@ -252,7 +252,7 @@ def _layer(model: Model, layer: int) -> _LayerFactors:
             raise ModelError(
                 f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head"
             )
-        matrices.append(plain(matrix))
+        matrices.append(on_cpu(matrix))
     query, key, value, output = matrices
     norm_gain = gain(model, block.ln1)
 
@@ -296,11 +296,11 @@ def token_map(model: Model, *, after_mlp: bool = False) -> Float[Tensor, "out in
         model: a loaded model.
         after_mlp: use the residual stream after block 0; see `effective_embedding`.
     """
-    unembedding = plain(model.bridge.W_U) * gain(model, model.bridge.ln_final)
+    unembedding = on_cpu(model.bridge.W_U) * gain(model, model.bridge.ln_final)
     if writes_centred(model):
         unembedding = centre(unembedding, 0)
     unembedding = centre(unembedding, 1)
-    embedding = effective_embedding(model) if after_mlp else plain(model.bridge.W_E)
+    embedding = effective_embedding(model) if after_mlp else on_cpu(model.bridge.W_E)
     total = torch.zeros(unembedding.shape[0], embedding.shape[1], dtype=torch.float64)
     for start in range(0, len(embedding), CHUNK):
         some = slice(start, start + CHUNK)
@@ -323,7 +323,7 @@ def effective_embedding(model: Model) -> Float[Tensor, "token d_model"]:
         return torch.zeros_like(activation)
 
     def take(residual: Tensor, hook: Any) -> None:
-        blocks.append(plain(residual[:, 0]))
+        blocks.append(on_cpu(residual[:, 0]))
         raise StopAtLayerException(residual)
 
     # block 0 without attention and positions leaves what its MLP does to a token

@@ -21,24 +21,16 @@ from headscope.runs.atlas import atlas_of
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.task_results import task_circuits
 from headscope.settings import Settings, settings_of
-from headscope.statistics.cautions import marked_names
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
-from headscope.statistics.conditions import Row, alternative
+from headscope.statistics.conditions import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
+from headscope.statistics.in_words import findings, marked_names, numbers_of_head, title_of_head
 from headscope.statistics.reasons import head_in
 from headscope.statistics.result import Result, by_name
-from headscope.statistics.tags import (
-    INCONCLUSIVE,
-    NO_TAG,
-    UNIDENTIFIABLE,
-    evidence_order,
-    is_undecided,
-)
-from headscope.statistics.untagged_heads import alternatives
+from headscope.statistics.tags import evidence_order
 from headscope.stimuli.natural_text import readable
 from headscope.studies.study import Study, study, table_columns
-from headscope.views.head_account import findings
-from headscope.views.head_account import why as why_head
+from headscope.views.head_account import account
 from headscope.views.study_result import StudyResult
 
 NUMBERS = (
@@ -47,8 +39,6 @@ NUMBERS = (
 )
 """Columns of the evidence that the table has."""
 MARKS_MEAN = "best query: its mass, [[query]], «target»; …: omitted tokens"
-NEAR = 3
-"""Near misses that are named."""
 WIDTH = 68
 """Characters of an example, if the query and one target fit."""
 TARGETS, CONTEXT = 2, 6
@@ -161,9 +151,9 @@ def _answer(
     tags = marked_names(shown_tags, names)
     best = _best(run, at, first)
     # what was found, numbers, tasks, and an example if there is one
-    lines = [f"{head_name(*at)}: {_title(of_head, first, tags)}"]
+    lines = [f"{head_name(*at)}: {title_of_head(ordered, tags)}"]
     lines += findings(ordered, run.thresholds)
-    lines += _numbers(ordered, first)
+    lines += numbers_of_head(ordered)
     lines += _tasks(circuits, head_name(*at))
     if best:
         lines.append(f"best query: {best}")
@@ -195,7 +185,7 @@ class HeadAnswers(StudyResult):
     @checked
     def why(self, head: Head, relation: Name | None = None) -> str:
         """Every condition of a head's tags with its number; see `headscope.Run.why`."""
-        return why_head(self.run, head, relation)
+        return account(self.run, head, relation)
 
     def __str__(self) -> str:
         return self.text
@@ -222,41 +212,6 @@ def _read(
         opened.check_head(*head)
     backend.heads = set(heads)
     return classify(model, corpus or None, settings=settings, progress=progress, backend=backend)
-
-
-def _title(rows: pd.DataFrame, row: Row, tags: Sequence[str]) -> str:
-    """The tags, and the relation of largest lift that is not identifiable."""
-    parts = [", ".join(tags)] if tags else []
-    undecided = rows[is_undecided(rows)]
-    if len(undecided):
-        undecided = undecided.sort_values("lift", ascending=False, kind="stable")
-        largest = undecided.iloc[0]
-        pair = alternatives(largest["relation"], alternative(largest.to_dict()))
-        others = f" (and {len(undecided) - 1} more)" if len(undecided) > 1 else ""
-        parts.append(f"{UNIDENTIFIABLE}: {pair}{others}")
-    if parts:
-        return "; ".join(parts)
-    narrow = f"{INCONCLUSIVE}, " if row["verdict"] == INCONCLUSIVE else ""
-    return f"{narrow}{NO_TAG} {row['id']}"
-
-
-def _numbers(rows: pd.DataFrame, row: Row) -> Iterator[str]:
-    """Interval and q value of the head's first relation, and the relations that narrowly fail."""
-    if pd.notna(row["q_value"]):
-        lift = row["lift"]
-        low = row["ci_low"]
-        high = row["ci_high"]
-        yield (
-            f"lift of {row['relation']} over control keys: {lift:.2f} [{low:.2f}, {high:.2f}], "
-            f"q {row['q_value']:.1g}, {row['n']:,} queries"
-        )
-    # relations that narrowly fail may hold on another text
-    others = rows.iloc[1:]
-    near = others.loc[others["verdict"] == INCONCLUSIVE, "id"]
-    if len(near):
-        listed = ", ".join(near.head(NEAR))
-        unlisted = f" and {len(near) - NEAR} more" if len(near) > NEAR else ""
-        yield f"near misses: {listed}{unlisted}"
 
 
 def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:

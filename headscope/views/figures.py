@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -23,11 +22,10 @@ from headscope.errors import PatternError
 from headscope.heads import head_name
 from headscope.printing import visible
 from headscope.relations.relation import MIN_QUERIES
-from headscope.statistics.columns import BELOW_BASELINE
 from headscope.statistics.head_lists import best_heads
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, UNCLASSIFIED, UNIDENTIFIABLE
-from headscope.views.caution_marks import caution_signs, has_caution, head_letter, is_uncertain
+from headscope.views.atlas_cells import atlas_cells, caution_signs, colour_share
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 
 MOST_TOKENS = 200  # labels of more could not be read
-_FAINT, _FULL = 0.2, 0.75  # how much of its colour a head with a lift of 0 and of 1 has
-_SINK_SHADE = 0.4  # of the grey of attention sinks: darker than no type, paler than any type
 _INK, _DIM = "black", "#8a8a94"
 _POINTS = 72  # points of an inch
 _SMALL = 6.5  # size of all text in points
@@ -93,28 +89,31 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     row_of_layer = {layer: number for number, layer in enumerate(layers)}
     # cells are an image, letters and frames drawn upon it
     image = np.ones((len(layers), heads, 3))
-    for row in run.heads.to_dict("records"):
-        at = row_of_layer[row["layer"]]
-        image[at, row["head"]] = _shade(row["primary"], row["lift"])
+    for cell in atlas_cells(run):
+        at = row_of_layer[cell.layer]
+        image[at, cell.head] = _shade(cell.type, cell.share)
         if has_letters:
-            ink = _DIM if is_sink_type(row["primary"]) else _INK
+            ink = _DIM if is_sink_type(cell.type) else _INK
             axes.text(
-                row["head"],
+                cell.head,
                 at,
-                head_letter(row),
+                cell.letter,
                 color=ink,
                 ha="center",
                 va="center",
                 fontsize=font_size,
             )
-        _draw_frame(axes, row, at, line_width=font_size / 8)
-        if is_uncertain(row):
-            # uncertain tags are hatched
-            corner = (row["head"] - 0.5, at - 0.5)
-            hatched = Rectangle(
-                corner, 1, 1, fill=False, hatch="////", edgecolor="white", linewidth=0
-            )
-            axes.add_patch(hatched)
+        # a dashed frame for a head that is not identifiable, a solid one below its baseline
+        if cell.is_open or cell.is_below_baseline:
+            line: dict[str, Any] = {"edgecolor": _INK, "linewidth": font_size / 8}
+            if cell.is_open:
+                line |= {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
+            corner = (cell.head - 0.42, at - 0.42)
+            axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, **line))
+        # uncertain tags are hatched
+        if cell.is_uncertain:
+            hatch: dict[str, Any] = {"hatch": "////", "edgecolor": "white", "linewidth": 0}
+            axes.add_patch(Rectangle((cell.head - 0.5, at - 0.5), 1, 1, fill=False, **hatch))
     axes.imshow(image, aspect="auto")
     _number(axes.xaxis, list(range(heads)), cell_width * 0.75)
     _number(axes.yaxis, layers, cell_height)
@@ -123,28 +122,10 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
     return figure
 
 
-def _shade(head_type: str, lift: float) -> Float[ndarray, " channel"]:
-    """The colour of a head type, paler for a smaller lift."""
-    strength = _FAINT + (_FULL - _FAINT) * float(np.clip(lift, 0, 1))
-    if is_sink_type(head_type):
-        strength = _SINK_SHADE
-    elif head_type in NO_TYPE:
-        strength = 1.0
+def _shade(head_type: str, share: float) -> Float[ndarray, " channel"]:
+    """The colour of a head type mixed with white."""
     full_colour = np.array(to_rgb(colour(head_type)))
-    return np.asarray(1 - strength * (1 - full_colour))
-
-
-def _draw_frame(axes: Axes, row: dict[Any, Any], at: int, *, line_width: float) -> None:
-    """Draw the frame of a head that is not identifiable, or below its baseline, if it is."""
-    frame: dict[str, Any]
-    if row["primary"] == UNIDENTIFIABLE:
-        frame = {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
-    elif has_caution(row, BELOW_BASELINE):
-        frame = {"edgecolor": _INK}
-    else:
-        return
-    corner = (row["head"] - 0.42, at - 0.42)
-    axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, linewidth=line_width, **frame))
+    return np.asarray(1 - share * (1 - full_colour))
 
 
 def _number(axis: Axis, numbers: list[int], cell: float) -> None:
@@ -301,7 +282,7 @@ def short_title(model: str) -> str:
 
 def _face(name: str) -> dict[str, Any]:
     """The fill of a type in bars and legends: an attention sink is pale, no answer is hatched."""
-    full = np.array(to_rgb(colour(name)))
-    face = tuple(1 - _SINK_SHADE * (1 - full)) if is_sink_type(name) else tuple(full)
+    share = colour_share(name, 0.0) if is_sink_type(name) else 1.0
+    face = tuple(_shade(name, share))
     hatch = "////" if name == UNIDENTIFIABLE else None
     return {"facecolor": face, "edgecolor": "grey", "linewidth": 0.3, "hatch": hatch}

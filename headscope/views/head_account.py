@@ -1,49 +1,41 @@
 """An account of a head: its tags, every condition with its number, near misses, causes, examples.
 
-`explain_tags` explains each word once, and says in short first where the head looks, how sure that
-is, and what it lacks. `why` adds what else a run knows of the head. The sentences are templates of
-`headscope.views.prose`.
+The sentences are those of `headscope.statistics.in_words`; here they are chosen and put in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from math import isnan
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from headscope.heads import head_name
 from headscope.measure.example import Example
-from headscope.relations.effects import WRITES
 from headscope.relations.relation import Threshold
-from headscope.statistics.causes import AWAY, BEHAVIOURS, NEAR, directions
-from headscope.statistics.cautions import preliminary_in_words
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
-from headscope.statistics.conditions import Row, failing
-from headscope.statistics.general_labels import TIMES_LABEL, distinct_tags
+from headscope.statistics.head_lists import partial_sinks, undecided
+from headscope.statistics.in_words import (
+    Accounts,
+    causes_in_words,
+    direct_effects_in_words,
+    feature_model_in_words,
+    findings,
+    partial_sink_in_words,
+)
 from headscope.statistics.reasons import (
-    CONDITIONS_BESIDE_LIFT,
     NEAR_LIFT,
     check_relation,
-    condition_results,
     effects_to_report,
     explained_by,
     head_in,
     rows_to_report,
 )
 from headscope.statistics.result import Result
-from headscope.statistics.tags import INCONCLUSIVE, NO_TAG, UNIDENTIFIABLE
-from headscope.statistics.untagged_heads import partial_sinks, undecided
-from headscope.statistics.wording import baseline_in_words, strictest_control
-from headscope.views.prose import render
-
-MOST_TAGS = 3
-MAX_TERMS = 5
-_VERDICTS = {INCONCLUSIVE: "Inconclusive", UNIDENTIFIABLE: "Not identifiable"}
+from headscope.statistics.tags import INCONCLUSIVE, NO_TAG
 
 
-def why(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:
+def account(result: Result, head: str | tuple[int, int], relation: str | None = None) -> str:
     """Findings on a head, every condition of each tag with its number, then the near misses.
 
     Args:
@@ -56,45 +48,73 @@ def why(result: Result, head: str | tuple[int, int], relation: str | None = None
         RunError: the run has no such head, or no such relation.
     """
     layer, number = head_in(result, head)
-    label = head_name(layer, number)
     if relation is not None:
         check_relation(result, relation)
     evidence = result.evidence_with_thresholds
-    account = explain_tags(evidence, result.thresholds, layer, number, relation=relation)
-    name, _, conditions = account.partition("\n\n")
+    tags_explained = explain_tags(evidence, result.thresholds, layer, number, relation=relation)
+    name, _, conditions = tags_explained.partition("\n\n")
     if result.preliminary:
         name = f"{name} ({PRELIMINARY})\n{result.preliminary}."
     if relation is not None:
         return "\n\n".join(filter(None, [name, conditions]))
-    partial_sink = partial_sink_lines(evidence)
-    effect_facts = result.info.get("effects", {})
-    effects = direct_effect_lines(result.effects, effect_facts, layer, number)
-    causes = [] if result.causes is None else cause_lines(result.causes, layer, number)
-    tags = _tags(result, layer, number)
+
+    # what the text cannot decide comes before the conditions, and a partial sink after them
+    paragraphs = [name]
+    undecided_heads = undecided(result.heads, evidence)
+    label = head_name(layer, number)
+    if label in undecided_heads.index:
+        row = undecided_heads.loc[label]
+        paragraphs.append(f"Not identifiable: {row['description']}: {row['why']}.")
+    paragraphs.append(conditions)
+    sinks = rows_of_head(partial_sinks(evidence), layer, number)
+    paragraphs += [partial_sink_in_words(row) for row in sinks.to_dict("records")]
+
+    # the feature model, and tags that another feature explains
+    of_head = rows_of_head(result.evidence, layer, number)
+    tagged = of_head[of_head["tagged"].astype(bool)]
+    tags = (tagged["type"] + "/" + tagged["relation"]).tolist()
+    models = result.feature_models
+    if models is not None:
+        lines = feature_model_in_words(models, result.heads, layer, number)
+        for tag, feature in explained_by(models, layer, number, tags):
+            lines.append(f"{tag} has no unique bits: explained by {feature}")
+        paragraphs.append(_listed("Feature model:", lines))
+
+    # what the head writes, and what its removal does
+    if result.effects is None:
+        effects = ["not measured: run headscope classify --direct-effects"]
+    else:
+        records = result.info.get("effects", {})
+        effects = direct_effect_lines(result.effects, records, layer, number)
+    paragraphs.append(_listed("Direct effects:", effects))
+    if result.causes is not None:
+        paragraphs.append(_listed("Causes:", causes_in_words(result.causes, layer, number)))
+
     # examples of largest, middling and smallest mass of each relation
     of_relation: dict[str, list[Example]] = {}
     for example in result.examples:
         is_of_head = (example.layer, example.head) == (layer, number)
         if is_of_head and example.relation:
-            examples = of_relation.setdefault(example.relation, [])
-            examples.append(example)
+            of_relation.setdefault(example.relation, []).append(example)
     lines = []
     for examples in of_relation.values():
         ordered = sorted(examples, key=lambda example: -example.mass)
-        last = len(ordered) - 1
-        ranks = sorted({0, len(ordered) // 2, last})
+        ranks = sorted({0, len(ordered) // 2, len(ordered) - 1})
         lines += [str(ordered[rank]) for rank in ranks]
-    parts = [
-        name,
-        _undecided(result, label),
-        conditions,
-        partial_sink.get((layer, number), ""),
-        _listed("Feature model:", _feature_model(result, layer, number)),
-        _listed("Direct effects:", effects),
-        _listed("Causes:", causes),
-        _listed(render("examples", has_tag=bool(tags)), lines),
+    title = [
+        "Examples: a query of the best tenth (decile), of the middle and of the worst tenth, with "
+        "their mass; the report has more:"
     ]
-    return "\n\n".join(filter(None, parts))
+    if not tags:
+        title.append(
+            "The head has no tag: these are queries of its taggable relation with the largest lift."
+        )
+    title.append(
+        "[[query]], «target», … omitted tokens; 30: position of the next token; elsewhere: "
+        "attention on tokens not shown"
+    )
+    paragraphs.append(_listed("\n".join(title), lines))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def explain_tags(
@@ -111,123 +131,23 @@ def explain_tags(
     conditions that hold are named in one line, unless `relation` asks for it.
     """
     rows = rows_to_report(table, layer, head, relation)
-    sections = {
-        "": rows.tagged,
+    paragraphs = [f"{head_name(layer, head)}: {', '.join(rows.names)}"]
+    if rows.all.empty:
+        paragraphs.append(f"No tag: no relation has a lift above {NEAR_LIFT}.")
+    else:
+        paragraphs.append(_listed("In short:", findings(rows.all, thresholds)))
+    accounts = Accounts(thresholds)
+    paragraphs += accounts.of(rows.tagged)
+    near_misses = {
         "Not identifiable": rows.undecided,
         INCONCLUSIVE.capitalize(): rows.inconclusive,
         NO_TAG.capitalize(): rows.rejected,
     }
-    # a function that is true of a thing when it is first called with it
-    known: set[Hashable] = set()
-
-    def is_new(name: Hashable) -> bool:
-        is_first = name not in known
-        known.add(name)
-        return is_first
-
-    accounts = {}
-    for title, rows_of_section in sections.items():
-        is_brief = title != "" and relation is None
-        accounts[title] = [
-            _relation(row, thresholds, is_new, is_brief=is_brief)
-            for row in rows_of_section.to_dict("records")
-        ]
-    return render(
-        "relations",
-        head=head_name(layer, head),
-        names=rows.names,
-        near_lift=NEAR_LIFT,
-        findings=[] if rows.all.empty else findings(rows.all, thresholds),
-        sections=accounts,
-    )
-
-
-def _relation(
-    row: Row,
-    thresholds: Mapping[str, Threshold],
-    is_new: Callable[[Hashable], bool],
-    *,
-    is_brief: bool,
-) -> str:
-    """One relation; briefly, the conditions that hold are named in one line."""
-    results = condition_results(row)
-    holding = []
-    if is_brief:
-        holding = [result.condition.name for result in results if result.holds]
-        results = [result for result in results if not result.holds]
-    return render(
-        "relation",
-        row=row,
-        limits=thresholds[row["id"]],
-        baseline=_baseline(row),
-        caution=preliminary_in_words(row),
-        results=results,
-        holding=holding,
-        times_label=TIMES_LABEL,
-        is_new=is_new,
-    )
-
-
-def _baseline(row: Row) -> str:
-    """The best baseline of a row in words; empty if there is none, or its rate is not known."""
-    if not row["baseline"] or isnan(row["baseline_rate"]):
-        return ""
-    return baseline_in_words(row["baseline"])
-
-
-def findings(rows: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> list[str]:
-    """A sentence or two on each of a head's strongest tags; without a tag, on what is closest."""
-    meanings = rows["id"].map(lambda name: thresholds[name].meaning)
-    rows = rows.assign(meaning=meanings)
-    tagged = distinct_tags(rows)
-    if tagged.empty:
-        return [_finding(row) for row in rows.head(1).to_dict("records")]
-    lines = [_finding(row) for row in tagged.head(MOST_TAGS).to_dict("records")]
-    others = len(tagged) - MOST_TAGS
-    if others > 0:
-        lines.append(f"Other tags, below: {others}.")
-    return lines
-
-
-def _finding(row: Row) -> str:
-    control, keys = strictest_control(row)
-    return render(
-        "finding",
-        row=row,
-        control=control,
-        keys=keys,
-        baseline=_baseline(row),
-        caution=preliminary_in_words(row),
-        verdict=_VERDICTS.get(str(row["verdict"]), "No tag"),
-        failing=[] if row["tagged"] else failing(row),
-    )
-
-
-def _undecided(result: Result, name: str) -> str:
-    undecided_heads = undecided(result.heads, result.evidence_with_thresholds)
-    if name not in undecided_heads.index:
-        return ""
-    row = undecided_heads.loc[name]
-    return f"Not identifiable: {row['description']}: {row['why']}."
-
-
-def _feature_model(result: Result, layer: int, head: int) -> list[str]:
-    """The head's feature model, and the tags that have no unique bits in it."""
-    if result.feature_models is None:
-        return []
-    lines = feature_model_lines(result.feature_models, result.heads, layer, head)
-    tags = _tags(result, layer, head)
-    for tag, name in explained_by(result.feature_models, layer, head, tags):
-        lines.append(f"{tag} has no unique bits: explained by {name}")
-    return lines
-
-
-def _tags(result: Result, layer: int, head: int) -> list[str]:
-    """Full names of the relations that a head is tagged with."""
-    evidence = rows_of_head(result.evidence, layer, head)
-    tagged = evidence[evidence["tagged"].astype(bool)]
-    names: list[str] = (tagged["type"] + "/" + tagged["relation"]).tolist()
-    return names
+    for title, rows_of_section in near_misses.items():
+        if len(rows_of_section):
+            paragraphs.append(f"{title}:")
+            paragraphs += accounts.of(rows_of_section, is_brief=relation is None)
+    return "\n\n".join(paragraphs)
 
 
 def _listed(title: str, lines: list[str]) -> str:
@@ -236,61 +156,16 @@ def _listed(title: str, lines: list[str]) -> str:
     return "\n".join([title, *(f"  {line}" for line in lines)])
 
 
-def feature_model_lines(
-    feature_models: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int
-) -> list[str]:
-    """A head's feature model in words, what it explains, and its features."""
-    account = rows_of_head(heads, layer, head).iloc[0]
-    terms = rows_of_head(feature_models, layer, head).head(MAX_TERMS)
-    text = render("feature_model", head=account.to_dict(), terms=terms.to_dict("records"))
-    return text.split("\n")
-
-
 def direct_effect_lines(
-    effects: pd.DataFrame | None, facts: Mapping[str, Mapping[str, Any]], layer: int, head: int
+    effects: pd.DataFrame, records: Mapping[str, Mapping[str, Any]], layer: int, head: int
 ) -> list[str]:
-    """Sentences on a head's direct effects: its tags, then the effects nearest to one."""
-    if effects is None:
-        return ["not measured: run headscope classify --direct-effects"]
-    lines = []
-    for row in effects_to_report(effects, facts, layer, head).to_dict("records"):
-        lines.append(direct_effect_line(row, facts))
-    return lines or ["none near a tag"]
+    """Sentences on a head's direct effects: its tags, then the effects nearest to one.
 
-
-def direct_effect_line(row: Row, facts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Sentence on a row of the table of direct effects."""
-    fact = facts[f"{WRITES}/{row['type']}/{row['effect']}"]
-    results = condition_results({**row, "second": fact["second"]}, CONDITIONS_BESIDE_LIFT)
-    return render("effect", row=row, fact=fact, results=results)
-
-
-def partial_sink_lines(table: pd.DataFrame) -> dict[tuple[int, int], str]:
-    """The sentences on all partial sinks, by layer and head."""
-    lines = {}
-    for row in partial_sinks(table).to_dict("records"):
-        lines[row["layer"], row["head"]] = render("partial_sink", row=row)
-    return lines
-
-
-def cause_lines(table: pd.DataFrame, layer: int, head: int) -> list[str]:
-    """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
-    causes = rows_of_head(table, layer, head)
-    causes = causes.assign(direction=directions(causes))
-    is_away = causes["behaviour"].isin(AWAY)
-    away_effects = causes[is_away].set_index("type")["effect"].to_dict()
-    tags = causes[causes["kind"] == "tag"]
-    heads = causes[(causes["kind"] == "head") & ~is_away]
-    lines = [render("cause_of_edges", row=row) for row in tags.to_dict("records")]
-    for row in heads.to_dict("records"):
-        behaviour, unit = BEHAVIOURS.get(str(row["behaviour"]), ("", ""))
-        sentence = render(
-            "cause_of_head",
-            row=row,
-            behaviour=behaviour,
-            unit=unit,
-            elsewhere=away_effects.get(row["type"]),
-            has_query_at_every_token=row["behaviour"] in NEAR,
-        )
-        lines.append(sentence)
-    return lines
+    Args:
+        effects: the table of direct effects.
+        records: entries of `run.json` for the effects, by their full names.
+        layer: the head's layer.
+        head: the head's number.
+    """
+    of_head = effects_to_report(effects, records, layer, head)
+    return direct_effects_in_words(of_head, records) or ["none near a tag"]

@@ -9,18 +9,12 @@ from __future__ import annotations
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 
-from headscope.heads import head_name, layer_name
-from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.heads import layer_name
+from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE
-from headscope.views.caution_marks import (
-    HeadRow,
-    caution_legend,
-    has_caution,
-    head_letter,
-    marked_tag,
-)
+from headscope.views.atlas_cells import AtlasCell, atlas_cells, caution_legend, colour_share
 from headscope.views.colours import colour, is_sink_type, letter, type_class, type_style
 
 REPORT = "headscope.views.report"
@@ -49,13 +43,15 @@ def style_class(type_name: str) -> str:
 def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
-    for layer, heads in run.heads.groupby("layer", sort=True):
-        in_order = heads.sort_values("head").to_dict("records")
-        cells = "".join(_cell(row) for row in in_order)
-        name_of_row = layer_name(int(layer))
-        rows.append(f'<tr><th style="text-align:right">{name_of_row}</th>{cells}</tr>')
-    counts = run.heads["primary"].value_counts()
-    entries = [_legend_entry(str(name), count) for name, count in counts.items()]
+    for layer, cells in groupby(atlas_cells(run), key=lambda cell: cell.layer):
+        of_layer = "".join(map(_cell, cells))
+        rows.append(f'<tr><th style="text-align:right">{layer_name(layer)}</th>{of_layer}</tr>')
+    # each type with its letter, its colour and its number of heads
+    entries = []
+    for name, count in run.heads["primary"].value_counts().items():
+        style = _style(name, colour_share(name, 1.0))
+        text = escape(f"{letter(name)} {name} {count}")
+        entries.append(f'<span style="{style};padding:0 6px">{text}</span>')
     model = run.info.get("model", {})
     name = escape(str(model.get("name", "")))
     marked = f" ({PRELIMINARY})" if run.preliminary else ""
@@ -66,35 +62,16 @@ def atlas_html(run: Result) -> str:
     )
 
 
-def _legend_entry(name: str, count: int) -> str:
-    """A type with its letter, its colour and its number of heads."""
-    return (
-        f'<span style="{_style(name, 1.0)};padding:0 6px">{escape(letter(name))} '
-        f"{escape(name)} {count}</span>"
-    )
-
-
-def _cell(row: HeadRow) -> str:
-    primary = str(row["primary"])
-    lift = float(row["lift"])
-    types = str(row["tags"]).split(";")
-    tags = [marked_tag(row, name) for name in types if name]
-    label = ", ".join(tags) or primary
-    title = f"{head_name(row['layer'], row['head'])}: {label}, lift {lift:.2f}"
-    strength = min(1.0, max(0.0, lift))
-    style = _style(primary, strength)
-    if has_caution(row, BELOW_BASELINE):
+def _cell(cell: AtlasCell) -> str:
+    style = _style(cell.type, cell.share)
+    if cell.is_below_baseline:
         style += ";outline:1.5px solid #1b1b1f;outline-offset:-1.5px"
     return (
-        f'<td title="{escape(title)}" style="{style};text-align:center;min-width:18px">'
-        f"{escape(head_letter(row))}</td>"
+        f'<td title="{escape(cell.title)}" style="{style};text-align:center;min-width:18px">'
+        f"{escape(cell.letter)}</td>"
     )
 
 
-def _style(name: str, strength: float) -> str:
-    share = round(20 + 50 * strength)
-    if name in NO_TYPE:
-        share = 100
-    elif is_sink_type(name):
-        share = 20
-    return f"background:color-mix(in srgb,{colour(name)} {share}%,white);color:#1b1b1f"
+def _style(name: str, share: float) -> str:
+    percent = round(100 * share)
+    return f"background:color-mix(in srgb,{colour(name)} {percent}%,white);color:#1b1b1f"

@@ -52,6 +52,8 @@ _SHADES = " ·░▒▓█"
 _LEGEND = "rows: queries, columns: keys; darker: more attention; at the right: the strongest key"
 LEAST = 0.02
 """Attention that a small picture draws; what is less cannot be seen."""
+MOST_LABELS = 64
+"""Longest text whose tokens a small picture writes; of more they would make it too large."""
 ALL_HEADS = "all"
 MARK = "▸"
 """Mark before the first generated token."""
@@ -97,10 +99,7 @@ class AttentionView:
             "attentionHeadNames": [self.title],
             "maskUpperTri": not self.sees_future,
         }
-        picture = (
-            f'<figure style="display:inline-block;margin:4px">{_picture(self.tokens, self.pattern)}'
-            f"<figcaption>{escape(self.title)}</figcaption></figure>"
-        )
+        picture = pattern_svg(self.title, self.tokens, self.pattern)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
         return (
             f"<div id={element_id}>{picture}</div>{notes}"
@@ -163,21 +162,45 @@ def _shade(share: float) -> str:
     return _SHADES[min(level, len(_SHADES) - 1)]
 
 
-def _picture(tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str:
-    """Queries downward, keys to the right; a cell says its tokens when it is pointed at."""
+def pattern_svg(title: str, tokens: Sequence[str], pattern: Float[ndarray, "query key"]) -> str:
+    """A picture of a head's pattern: queries downward, keys to the right, tokens at both.
+
+    A cell says its tokens when it is pointed at. Tokens of long texts are not written.
+    """
     names = [escape(visible(token)) for token in tokens]
-    seen = np.argwhere(pattern >= LEAST).tolist()
-    shares = ((query, key, f"{pattern[query, key]:.2f}") for query, key in seen)
-    cells = "".join(
-        f'<rect x="{key}" y="{query}" width="1" height="1" fill-opacity="{share}">'
-        f"<title>{names[query]} → {names[key]} {share}</title></rect>"
-        for query, key, share in shares
-    )
     size = len(names)
-    # a middle blue is seen on light pages and on dark ones
+    side, margin = (
+        (14, 10 + 6 * max(map(len, map(visible, tokens)))) if size <= MOST_LABELS else (4, 8)
+    )
+    top = 20
+
+    # weak attention cannot be seen, and would make the file large
+    cells = []
+    for query, key in np.argwhere(pattern >= LEAST).tolist():
+        share = f"{pattern[query, key]:.2f}"
+        cells.append(
+            f'<rect x="{key}" y="{query}" width="1" height="1" fill-opacity="{share}">'
+            f"<title>{names[query]} → {names[key]} {share}</title></rect>"
+        )
+
+    labels = []
+    for place, name in enumerate(names if size <= MOST_LABELS else ()):
+        at = (place + 0.5) * side
+        labels.append(
+            f'<text x="{margin - 4}" y="{top + at}" text-anchor="end" dy=".35em">{name}</text>'
+            f'<text transform="translate({margin + at} {top + side * size + 4}) rotate(90)" '
+            f'dy=".35em">{name}</text>'
+        )
+
+    # a middle blue and a middle grey are seen on light pages and on dark ones
+    extent = margin + side * size
     return (
-        f'<svg viewBox="0 0 {size} {size}" width="{min(320, 60 + 8 * size)}" fill="#3b82c4" '
-        f'role="img" style="background:#8882">{cells}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {extent + 8} {extent + top}" '
+        f'width="{extent + 8}" role="img" fill="#777" font-family="sans-serif" font-size="10" '
+        f'style="max-width:100%"><text x="{margin}" y="13" font-size="12">{escape(title)}</text>'
+        f'<rect x="{margin}" y="{top}" width="{side * size}" height="{side * size}" '
+        f'fill-opacity=".12"/><g transform="translate({margin} {top}) scale({side})" '
+        f'fill="#3b82c4">{"".join(cells)}</g>{"".join(labels)}</svg>'
     )
 
 
@@ -286,13 +309,15 @@ def _read_text(model: Model, text: str, generate: int) -> _ShownText:
 def _show_patterns(patterns: Patterns, names: Sequence[str]) -> AttentionView | HeadsView:
     """Heads whose patterns were read before."""
 
-    def check(layer: int, head: int) -> None:
-        patterns[head_name(layer, head)]
+    def of_head(layer: int, head: int) -> Float[ndarray, "query key"]:
+        return patterns[head_name(layer, head)]
 
-    places = heads_of_names(names, patterns.layers, patterns.heads, check)
-    selected = np.stack([patterns[head_name(layer, head)] for layer, head in places])
+    # a head that was not read is refused
+    places = heads_of_names(names, patterns.layers, patterns.heads, of_head)
+    selected = np.stack([of_head(layer, head) for layer, head in places])
     shown_text = _ShownText(patterns.window, tuple(patterns.tokens), notes=patterns.notes)
-    return _view(patterns.name, shown_text, places, selected, is_one=is_one_head(names))
+    is_one = is_one_head(names)
+    return _view(patterns.name, shown_text, places, selected, is_one=is_one)
 
 
 def _view(
@@ -331,7 +356,7 @@ def heads_of_names(
     names: Sequence[str],
     layers: Sequence[int],
     heads: Sequence[int],
-    check: Callable[[int, int], None],
+    check: Callable[[int, int], object],
 ) -> list[tuple[int, int]]:
     """Layer and number of each head that the names stand for, each once, in the order of names.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -13,21 +15,14 @@ from headscope.heads import head_name, layer_name
 from headscope.printing import one_line
 from headscope.runs.recorded_paths import name_of
 from headscope.settings import not_default
-from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
+from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
-from headscope.statistics.head_lists import strongest
+from headscope.statistics.head_lists import partial_sinks, strongest, undecided
+from headscope.statistics.in_words import marked_tag
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
-from headscope.statistics.untagged_heads import partial_sinks, undecided
 from headscope.stimuli.natural_text import few_documents
-from headscope.views.caution_marks import (
-    HeadRow,
-    caution_legend,
-    has_caution,
-    head_letter,
-    marked_tag,
-    meanings,
-)
+from headscope.views.atlas_cells import atlas_cells, caution_legend, meanings
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
@@ -47,7 +42,7 @@ EITHER_MEANS = (
     "too few queries of this text, or its queries lie in too few documents"
 )
 BELOW_SIGN = "<"
-"""Sign after the letter of a head below its baseline. Signs without room are cut off."""
+"""Sign after the letter of a head below its baseline."""
 COLUMNS = 80
 NAMES = 4
 """Columns of the layers' names."""
@@ -55,12 +50,12 @@ NAMES = 4
 
 def summary(run: Result) -> RenderableType:
     """Atlas with the heads of each type, and for each type its strongest heads."""
-    parts: list[RenderableType] = [Text(_title(run), style="bold")]
-    parts += _facts(run)
-    parts += [atlas_grid(run), legend(run)]
+    blocks: list[RenderableType] = [Text(_title(run), style="bold")]
+    blocks += _about_run(run)
+    blocks += [atlas_grid(run), legend(run)]
     best = strongest(run.evidence)
     if len(best):
-        parts += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
+        blocks += [Text(), Text(NUMBERS_MEAN, style="dim"), *_strongest_tables(best)]
     undecided_heads = undecided(run.heads, run.evidence_with_thresholds)
     if len(undecided_heads):
         # of undecided heads the two explanations, and the queries at which they differ
@@ -73,12 +68,12 @@ def summary(run: Result) -> RenderableType:
                 names += ", …"
             hard_queries = rows["hard_queries"].iloc[0]
             table.add_row(str(sentence), str(len(rows)), names, str(hard_queries))
-        parts += [Text(), table]
+        blocks += [Text(), table]
     for note in _notes(run):
         # notes in capitals make a run worthless
         style = "bold red" if note[:12].isupper() else "yellow"
-        parts.append(Text(f"note: {one_line(note)}", style=style))
-    return Group(*parts)
+        blocks.append(Text(f"note: {one_line(note)}", style=style))
+    return Group(*blocks)
 
 
 def _notes(run: Result) -> Iterator[str]:
@@ -108,7 +103,7 @@ def _title(run: Result) -> str:
     return f"{name}: {layers} layers × {model['heads']} heads"
 
 
-def _facts(run: Result) -> Iterator[Text]:
+def _about_run(run: Result) -> Iterator[Text]:
     """Lines on the run as a whole: its text, its settings, its loss and its precision."""
     info = run.info
     if run.preliminary:
@@ -156,27 +151,22 @@ def _facts(run: Result) -> Iterator[Text]:
 def atlas_grid(run: Result) -> Text:
     """Layers × heads as coloured letters, a row per layer; readable without colours."""
     heads = int(run.heads["head"].max()) + 1
-    cells = [_cell(row) for row in run.heads.to_dict("records")]
-    with_blank = max(len(cell) for cell in cells) + 1
+    cells = []
+    for cell in atlas_cells(run):
+        sign = BELOW_SIGN if cell.is_below_baseline else ""
+        cells.append(replace(cell, letter=cell.letter + sign))
+    # signs without room are cut off
+    with_blank = max(len(cell.letter) for cell in cells) + 1
     available = (COLUMNS - NAMES) // heads
     width = max(1, min(with_blank, available))
     grid = Text(no_wrap=True)
-    table = run.heads.assign(cell=cells)
-    for layer, layer_heads in table.groupby("layer", sort=True):
-        name = layer_name(int(layer))
-        grid.append(name.ljust(NAMES), "dim")
-        for row in layer_heads.sort_values("head").itertuples():
-            cell = row.cell.ljust(width)[:width]
-            grid.append(cell, _style(row.primary))
+    for layer, of_layer in groupby(cells, key=lambda cell: cell.layer):
+        grid.append(layer_name(layer).ljust(NAMES), "dim")
+        for cell in of_layer:
+            grid.append(cell.letter.ljust(width)[:width], _style(cell.type))
         grid.append("\n")
     grid.rstrip()
     return grid
-
-
-def _cell(row: HeadRow) -> str:
-    """A head's letter and the signs of its cautions."""
-    sign = BELOW_SIGN if has_caution(row, BELOW_BASELINE) else ""
-    return head_letter(row) + sign
 
 
 def legend(run: Result) -> Text:
@@ -224,7 +214,7 @@ def head_lines(
     Args:
         heads: a row per head, as in `heads.csv`.
         undecided_heads: the two that the text does not separate, by the heads' names; see
-            `headscope.statistics.untagged_heads.undecided`.
+            `headscope.statistics.head_lists.undecided`.
         partial: mass of heads that are partial sinks, by their names.
     """
     sinks = (
@@ -284,11 +274,11 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
         "hits": len("55 < 97"),
         "n": max(len(str(queries)) for queries in rows["n"]),
     }
-    parts: list[RenderableType] = []
+    blocks: list[RenderableType] = []
     for name, of_the_type in rows.groupby("type", sort=False):
         table = plain_table(*width_of_column)
         table.pad_edge = True
-        table.show_header = not parts
+        table.show_header = not blocks
         for column, width in zip(table.columns, width_of_column.values(), strict=True):
             column.min_width = width
         for row in of_the_type.itertuples():
@@ -300,8 +290,8 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
                 _hits(row.hit_rate, row.baseline_rate),
                 str(row.n),
             )
-        parts += [Text(f"strongest {name} heads", style=_style(str(name))), table]
-    return parts
+        blocks += [Text(f"strongest {name} heads", style=_style(str(name))), table]
+    return blocks
 
 
 def _hits(hit_rate: float, baseline_rate: float) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from headscope.cli.app import WORDS
+from headscope.cli.app import WORDS, app
 from tests.helpers.studies import COMMANDS
 
 
@@ -27,4 +30,19 @@ def test_every_command_ends_with_an_example_that_it_accepts(name):
         count = len(WORDS[name])
         assert (program, *words[:count]) == ("headscope", *WORDS[name])
         # parses as the shell would, with types and required arguments, and runs nothing
-        command.make_context(name, words[count:])
+        command.make_context(name, words[count:], help_option_names=["-h", "--help"])
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("words", WORDS.values(), ids=" ".join)
+def test_help_fits_the_terminal_fills_it_and_writes_values_in_one_way(words, width):
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": str(width)})
+    lines = done.stdout.rstrip().split("\n")
+    assert max(map(len, lines)) <= width
+    assert not re.search(r"[<{](str|int|float|bool|path|list|\w+\|)|[a-z]\}", done.stdout)
+    # the prose between the usage and the first frame: the next line's first word had no room
+    start = next(at for at, line in enumerate(lines) if "Usage:" in line)
+    end = next(at for at, line in enumerate(lines) if line.startswith("╭"))
+    for line, following in pairwise(line.strip() for line in lines[start + 1 : end]):
+        if line and following and not following.startswith("- "):
+            assert len(f" {line} {following.split()[0]} ") > width

@@ -22,6 +22,7 @@ from headscope.cli.terminal import folded, harmless
 from headscope.errors import RunError
 from tests.helpers.hand_built import run_of
 from tests.helpers.run_folders import make_run
+from tests.helpers.shell import headscope
 
 COMMAND = (sys.executable, "-c", "from headscope.cli import main; main()")
 
@@ -149,7 +150,5 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path,
 def test_what_is_piped_keeps_to_columns(words, columns):
     from rich.cells import cell_len
 
-    environment = os.environ | {"COLUMNS": str(columns)}
-    command = [*COMMAND, *words]
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert columns - 20 < max(map(cell_len, printed.stdout.split("\n"))) <= columns
+    printed = headscope(*words, columns=columns).stdout
+    assert columns - 20 < max(map(cell_len, printed.split("\n"))) <= columns

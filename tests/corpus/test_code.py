@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headscope as hs
-from headscope.corpus.code import read_python
+from headscope.corpus.python_files import read_python
 from headscope.corpus.read import corpus_files, read_corpus
 from headscope.errors import CorpusError
 from headscope.stimuli.natural_text import TextWindows

@@ -7,8 +7,8 @@ import random
 import pytest
 
 import headscope as hs
-from headscope.corpus.code import read_python
 from headscope.corpus.language import STRETCH, Language
+from headscope.corpus.python_files import read_python
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import named_corpora
 from headscope.corpus.text import read_text
@@ -165,7 +165,7 @@ def test_a_stated_language_comes_before_the_text(text):
         language = Language(stated)
         language.add(read_text("text", text))
         assert language.is_english is (stated == "en")
-        assert language.facts["stated"] == stated
+        assert language.record["stated"] == stated
 
 
 @pytest.mark.parametrize("language", ["english", "e", "", "de,en", "en_", "日本語"])

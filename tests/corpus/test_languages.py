@@ -54,25 +54,27 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
 
 
 NAMES = "pud-ud-test.conllu", "my_text.conllu", "en_pud-ud-test.conllu", "de_pud-ud-test.conllu"
+SYNTAX = {"types": ["syntactic"], "max_tokens": 20_000, "examples": False}
+
+
+@pytest.fixture(scope="module", params=["en", "fr"])
+def language(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def without(folder, gpt2_folder, language) -> hs.Run:
+    """A run on the text of a language alone."""
+    text = folder / f"{language}_pud-ud-test.conllu"
+    return hs.classify(gpt2_folder, text, challenge=False, **SYNTAX)
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("language", ["en", "fr"])
 def test_english_baselines_and_sentences_are_for_english_text_of_any_name(
-    folder, gpt2_folder, tmp_path, language, name
+    folder, gpt2_folder, tmp_path, language, without, name
 ):
     (tmp_path / name).write_bytes((folder / f"{language}_pud-ud-test.conllu").read_bytes())
-    run, without = (
-        hs.classify(
-            gpt2_folder,
-            tmp_path / name,
-            types=["syntactic"],
-            max_tokens=20_000,
-            examples=False,
-            challenge=challenge,
-        )
-        for challenge in (True, False)
-    )
+    run = hs.classify(gpt2_folder, tmp_path / name, **SYNTAX)
     is_english = language == "en"
     assert run.info["language"]["english"] is is_english
     more = run.evidence["hard_n"].sum() > without.evidence["hard_n"].sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_the_interface_shows_every_name_that_the_package_exports(built):
         assert re.search(rf'id="(?:module-)?headscope(?:\.[\w.]+)?\.{name}"', page), name
 
 
+@pytest.mark.slow
 def test_the_columns_of_a_study_are_a_table_in_the_interface(built):
     page = (built / "generated" / "api" / "prune.html").read_text(encoding="utf-8")
     cells = [
@@ -87,26 +89,47 @@ def test_the_pages_ask_no_other_host(built):
         assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', text), page
 
 
+def python_blocks(page: str) -> list[str]:
+    """The Python of a how-to page."""
+    text = (DOCS / "how-to" / page).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
 def test_the_examples_of_other_programs_run(monkeypatch):
     monkeypatch.chdir(DOCS.parent)
     names: dict[str, Any] = {}
     for page in ("neuronpedia_and_transformerlens.md", "patterns_of_other_programs.md"):
-        text = (DOCS / "how-to" / page).read_text(encoding="utf-8")
-        for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-            exec(block, names)
+        for block in python_blocks(page):
+            if "traced" not in block:
+                exec(block, names)
     assert names["ablated"].shape == (1, names["tokens"].shape[1], 1024)
     assert not torch.equal(names["ablated"], names["bridge"](names["tokens"]))
     assert names["paths"].shape == (6, 8)
     assert names["paths"][names["layer"] + 1 :].abs().min() > 0
     assert names["scored"].heads["primary"].eq("unclassified").all()  # random queries and keys
     assert len(names["scored"].heads) == 24
+    assert names["names"][3].startswith("L5H3 induction")
+
+
+@pytest.mark.parametrize("program", ["nnsight", "nnterp"])
+def test_a_tracer_ablates_the_same_heads_as_hooks(program, monkeypatch, tmp_path):
+    pytest.importorskip(program)
+    monkeypatch.chdir(DOCS.parent)
+    hooks, *blocks = python_blocks("neuronpedia_and_transformerlens.md")
+    names: dict[str, Any] = {}
+    exec(hooks, names)
+    (block,) = [block for block in blocks if f"from {program} import" in block]
+    # these programs read the source of what they trace
+    file = tmp_path / "example.py"
+    file.write_text(block, encoding="utf-8")
+    traced = runpy.run_path(str(file), init_globals=names)["logits"]
+    torch.testing.assert_close(traced, names["ablated"], rtol=1e-4, atol=1e-4)
 
 
 def test_the_relation_and_the_type_on_the_page_about_extending_are_scored(monkeypatch):
     monkeypatch.setattr(relations, "_registered", dict(relations._registered))
-    page = (DOCS / "how-to" / "your_relation.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+    for block in python_blocks("your_relation.md"):
         exec(block, names)
     evidence = names["run"].evidence
     assert set(evidence["type"] + "/" + evidence["relation"]) == {"words/two-back"}

@@ -172,7 +172,7 @@ def test_the_page_names_the_facts_of_run_json_and_no_others(written):
     # of texts in a chat template
     names |= {"chat.before", "chat.after"}
     # of quick runs, and of those that chose their precision
-    names |= {"preliminary", *(f"precision.{k}" for k in PrecisionCheck("bfloat16", "", 1).facts)}
+    names |= {"preliminary", *(f"precision.{k}" for k in PrecisionCheck("bfloat16", "", 1).record)}
     assert {row[0] for row in DESCRIBED["run.json"]} == names
 
 

@@ -42,6 +42,7 @@ def call(out: Path, *models: str, code: int = 0) -> None:
     assert int(end.value.code or 0) == code
 
 
+@pytest.mark.slow
 def test_a_batch_goes_on_after_a_failure_and_where_it_was_stopped(
     mini_run, tmp_path, monkeypatch, capsys
 ):

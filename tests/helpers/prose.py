@@ -9,7 +9,7 @@ from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.corpus.window import Window
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.stimulus import Stimulus, StimulusConfig
+from headscope.stimuli.stimulus import MAX_DOCUMENTS, Stimulus, StimulusConfig
 from headscope.stimuli.word_pairs import PAIRS
 
 
@@ -41,9 +41,9 @@ def mini_tokenizer() -> Tokenizer:
 
 @cache
 def built_windows_of(
-    stimulus: Stimulus, *, max_length: int = 128, documents: int = 16
+    stimulus: Stimulus, *, max_length: int = 128, documents: int = MAX_DOCUMENTS
 ) -> list[Window]:
-    """Windows of a stimulus in the tokens of `mini`."""
+    """Windows of a stimulus in the tokens of `mini`: as many as a run reads, enough for a tag."""
     tokenizer = mini_tokenizer()
     config = StimulusConfig(tokenizer, 4096, max_length, seed=3, documents=documents)
     return stimulus.windows(config)

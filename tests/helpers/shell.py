@@ -15,7 +15,10 @@ from headscope import cli, progress
 
 
 def headscope(
-    *arguments: object, cwd: Path | None = None, long_seconds: float = math.inf
+    *arguments: object,
+    cwd: Path | None = None,
+    long_seconds: float = math.inf,
+    columns: int = 100,
 ) -> subprocess.CompletedProcess[str]:
     """Run `headscope` with these words; its exit code and all that it printed.
 
@@ -30,7 +33,7 @@ def headscope(
         chdir(cwd or Path.cwd()),
         patch.object(sys, "argv", words),
         patch.object(progress, "LONG_SECONDS", long_seconds),
-        patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": "100"}),
+        patch.dict(os.environ, {"NO_COLOR": "1", "COLUMNS": str(columns)}),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

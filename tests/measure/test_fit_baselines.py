@@ -24,7 +24,7 @@ from headscope.relations.reference_baselines import ReferenceBaseline
 from headscope.relations.relation import targets_of
 from headscope.relations.word_rows import UPOS
 from headscope.settings import Settings
-from headscope.statistics.preference import MixtureBound
+from headscope.statistics.estimates import MixtureBound
 from tests.helpers.prose import gum_windows, mini_tokenizer
 from tests.helpers.shared import pud, shared_data
 from tests.oracles.baseline_heads import BaselineHead, looking
@@ -59,18 +59,18 @@ def texts(far: list[bool]) -> list[Window]:
 
 def test_the_best_baseline_and_what_it_gets_right():
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT)
-    (facts,) = found.facts.values()
-    assert facts["baseline_rate"] == pytest.approx(0.75)
+    (rates,) = found.rates.values()
+    assert rates["baseline_rate"] == pytest.approx(0.75)
     # where it is wrong "the second nearest verb" is right, and only there
-    assert facts["baselines"] == [[1.0, 0.0], [0.0, 1.0]]
-    assert facts["hard_queries"] == 10
+    assert rates["baselines"] == [[1.0, 0.0], [0.0, 1.0]]
+    assert rates["hard_queries"] == 10
 
 
 def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     # even documents have near verbs, odd ones far: more of these
     found = fit_baselines(texts([number % 5 != 0 for number in range(40)]), OBJECT)
-    (facts,) = found.facts.values()
-    assert facts["baseline_rate"] == 0.8
+    (rates,) = found.rates.values()
+    assert rates["baseline_rate"] == 0.8
     (part,) = [p for p in found.parts(OBJECT) if p.name == "obj:dep>head/hard"]
     near, far = window(0, far=False), window(1, far=True)
     assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
@@ -87,10 +87,10 @@ def fixed(name: str, frontier: np.ndarray | None = None) -> dict[str, ReferenceB
 def test_a_fixed_baseline_is_that_of_any_text_and_its_rate_is_measured_there(far):
     windows = texts([number < 200 * far for number in range(200)])
     found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB"))
-    (facts,) = found.facts.values()
-    assert facts["baseline"] == "nearest-VERB"
-    assert facts["baseline_rate"] == pytest.approx(1 - far)
-    assert facts["reference_rate"] == 0.7
+    (rates,) = found.rates.values()
+    assert rates["baseline"] == "nearest-VERB"
+    assert rates["baseline_rate"] == pytest.approx(1 - far)
+    assert rates["reference_rate"] == 0.7
     # both rates are 20 points or more away; on the far text the second nearest verb is right at 80
     # points more
     assert len(found.notes) == 1 + (far > 0.5)
@@ -104,7 +104,7 @@ def test_rates_of_the_reference_count_only_for_text_that_they_fit(far, queries, 
     frontier = np.array([[1.0, 0.3], [0.0, 0.95]])
     windows = texts([number < far for number in range(queries)])
     found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB", frontier))
-    corners = found.facts[OBJECT[0].id]["baselines"]
+    corners = found.rates[OBJECT[0].id]["baselines"]
     # "the second nearest verb" is right at every hard query, and nothing is at the easy ones too
     assert (corners[0] == [1.0, 0.0]) is differs
     assert any(OBJECT[0].id in note for note in found.notes) is differs
@@ -116,7 +116,7 @@ def test_the_reference_is_the_bar_unless_the_text_is_significantly_above(referen
     windows = texts([number < 20 for number in range(60)])
     frontier = np.array([[1.0, 0.0], [0.0, reference]])
     found = fit_baselines(windows, OBJECT, fixed=fixed("nearest-VERB", frontier))
-    corners = found.facts[OBJECT[0].id]["baselines"]
+    corners = found.rates[OBJECT[0].id]["baselines"]
     # the probability of 20 right ones of 20 is 2.5 % at this rate
     lowest = 0.025 ** (1 / 20)
     assert corners == [[1.0, 0.0], [0.0, pytest.approx(max(reference, lowest))]]
@@ -157,7 +157,7 @@ def test_the_bar_is_above_a_chain_of_two_rules():
                 right += nearest_verb_of_the_sentence(window, q) in keys
                 asked += 1
         rates[side] = right / max(asked, 1)
-    bound = MixtureBound(found.facts[relation.id]["baselines"])
+    bound = MixtureBound(found.rates[relation.id]["baselines"])
     assert bound.at(np.array([rates["easy"]]))[0] >= rates["hard"] - 1e-6
 
 
@@ -256,8 +256,8 @@ def test_heads_that_look_at_near_words_earn_no_tag_in_other_languages(language):
 def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     challenge = [window(100 + i, far=i % 2 == 0, stimulus="challenge") for i in range(20)]
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT, challenge)
-    (facts,) = found.facts.values()
-    assert (facts["baseline_rate"], facts["hard_queries"]) == (0.75, 20)
+    (rates,) = found.rates.values()
+    assert (rates["baseline_rate"], rates["hard_queries"]) == (0.75, 20)
     parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
     assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
     assert targets_of(parts["hard"], challenge[0]).query.tolist() == [5]
@@ -290,7 +290,7 @@ def test_the_beginning_ends_with_the_window_that_completes_its_tokens(lengths, e
 
 def test_a_text_without_an_easy_query_has_a_frontier():
     found = fit_baselines(texts([True] * 10), OBJECT, fixed=fixed("nearest-VERB"))
-    assert found.facts[OBJECT[0].id]["baselines"] == [[0.0, 1.0]]
+    assert found.rates[OBJECT[0].id]["baselines"] == [[0.0, 1.0]]
 
 
 def test_the_target_must_have_more_attention_than_words_that_are_no_candidates():

@@ -128,7 +128,7 @@ def judge(run: Result, kind: AttentionKind = BIDIRECTIONAL) -> pd.DataFrame:
     every = relations_of(TYPES, kind)
     relations = [relation for relation in every if relation.id in run.tally.relations]
     info, seed = record_of(run), run.info["settings"]["seed"]
-    weighed = weigh_run(run.tally, relations, seed=seed, info=info)
+    weighed = weigh_run(run.tally, relations, seed=seed, run_info=info)
     known = run.evidence.set_index(["layer", "head", "type", "relation"])[SURROGATE_COLUMNS]
     scores = {}
     for want in weighed.surrogate_requests:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
@@ -136,7 +135,7 @@ def document(text: str) -> Document:
 
 _WORDS = ("abcd", "efgh", "ijklm") * 2
 _ROWS = "".join(f"{i}\t{w}\t{w}\tX\t_\t_\t0\troot\t_\t_\n" for i, w in enumerate(_WORDS, 1))
-WORDS_TEXT = replace(document(_ROWS), stimulus="words")
+WORDS_TEXT = document(_ROWS)
 LONG_WORD_TEXT = document("1\tincomprehension\tincomprehension\tNOUN\t_\t_\t0\troot\t_\t_\n")
 KEYS_TEXT, REED_TEXT, RELATED_TEXT = document(SENTENCES), document(REED), document(RELATED)
 TOM_TEXT, DISCOURSE_TEXT = document(TOM), document(DISCOURSE)

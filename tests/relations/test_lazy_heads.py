@@ -14,9 +14,9 @@ import pytest
 
 import headscope as hs
 from headscope.corpus.align import TokenizedDocument
-from headscope.corpus.code import KINDS
 from headscope.corpus.conllu import CAUSAL, OTHER, UNIT
 from headscope.corpus.document import Document
+from headscope.corpus.python_files import KINDS
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
@@ -46,7 +46,7 @@ from tests.relations.type_file import NOISES, Case, type_files
 
 
 def facts() -> list[Window]:
-    return built_windows_of(FACTS)
+    return built_windows_of(FACTS, documents=16)
 
 
 def of_the_person(window: Window) -> dict[int, list[int]]:
@@ -112,7 +112,7 @@ RETRIEVAL = Case(
 
 
 def long_words() -> list[Window]:
-    return built_windows_of(WORDS, max_length=256)
+    return built_windows_of(WORDS, max_length=256, documents=16)
 
 
 def behind_the_copy(keys: Callable[[Window, int, int], int | list[int]]) -> Look:
@@ -184,7 +184,7 @@ def nearest_content_word(window: Window) -> Keys:
 
 MEANING = Case(
     "semantic",
-    lambda: built_windows_of(PAIRS, documents=64),
+    lambda: built_windows_of(PAIRS),
     {"related word": related_word, "nearest content word": nearest_content_word},
     {"related word": {*PAIR_RELATIONS}},
 )

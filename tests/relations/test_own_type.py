@@ -60,7 +60,7 @@ def boxes(config: StimulusConfig) -> Iterator[hs.Document]:
             sentences += f"In the {COLOURS[asked]} one lies the"
             arrows.append(arrow("content", len(sentences) - 3, [places[asked]], places))
             sentences += f" {things[asked]}. "
-        yield replace(read_text(f"boxes-{number}", sentences), arrows=tuple(arrows))
+        yield read_text(f"boxes-{number}", sentences).with_arrows(arrows, stimulus="boxes")
 
 
 @hs.relation(

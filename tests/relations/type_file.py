@@ -6,7 +6,7 @@ Such a file has `EXAMPLES`, and `CASE` if its type has lazy heads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from headscope.corpus.document import Document
 from headscope.corpus.window import Window
+from headscope.relations import head_types
+from headscope.stimuli.natural_text import TEXT
 from tests.relations import types
 from tests.relations.looking import Look
 
@@ -29,6 +31,14 @@ class Example:
     targets: dict[int, list[int]]
     """Every query that counts, with its keys."""
     document: Document | None = None
+
+    def __post_init__(self) -> None:
+        # a relation of a stimulus finds nothing in natural text
+        kind, _, name = self.relation.partition("/")
+        stimuli = [row.stimuli for row in head_types()[kind].relations if row.name == name]
+        if self.document is not None and stimuli and TEXT.name not in stimuli[0]:
+            of_stimulus = replace(self.document, stimulus=stimuli[0][0])
+            object.__setattr__(self, "document", of_stimulus)
 
 
 class Case(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 
 import headscope as hs
 from data.atlas.pack import EVIDENCE, HEADS, SCHEMA, export_atlases
-from headscope.runs.atlas_places import TABLE
+from headscope.runs.atlas import TABLE
 
 
 class Quiet(SimpleHTTPRequestHandler):

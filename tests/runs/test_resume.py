@@ -16,7 +16,7 @@ from headscope.measure.loss_check import LossCheck
 from headscope.measure.second_reading import SecondReading
 from headscope.models import stream
 from headscope.runs import checkpoint
-from headscope.runs.checkpoint import run_facts
+from headscope.runs.checkpoint import run_identity
 from tests.helpers.disks import disk, fill
 from tests.helpers.models import save_model
 from tests.helpers.run_folders import content, state_of
@@ -327,8 +327,8 @@ def test_a_haystack_file_with_other_content_is_another_run(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text("{}")
     info = {"settings": {"haystack": [str(path)]}}
-    facts = run_facts(info, {}, {})
-    assert run_facts(info, {}, {}) == facts
+    facts = run_identity(info, {}, {})
+    assert run_identity(info, {}, {}) == facts
     path.write_text("{} ")
-    assert run_facts(info, {}, {}) != facts
-    assert run_facts({"settings": {"haystack": ["2048"]}}, {}, {})["haystacks"] == {}
+    assert run_identity(info, {}, {}) != facts
+    assert run_identity({"settings": {"haystack": ["2048"]}}, {}, {})["haystacks"] == {}

@@ -66,7 +66,7 @@ def judged(run: Result) -> Result:
     """The run's sums, judged again."""
     assert run.tally is not None
     info = record_of(run)
-    return weigh_run(run.tally, relations_of(TYPES), seed=0, info=info).judge()
+    return weigh_run(run.tally, relations_of(TYPES), seed=0, run_info=info).judge()
 
 
 def test_evidence_from_what_is_kept_is_the_evidence_that_was_written(classified, folder):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from headscope.errors import HeadscopeError
+from headscope.printing import visible
 from headscope.serve.answers import head_answer, sentence_answer
 from headscope.serve.live_page import live_data, widget_module
+from headscope.views.show import LEAST
 
 TEXT = "the old keys & <b>she</b> told"
 # what a notebook gives a widget: values, a way to change them, and news of changes
@@ -132,6 +136,24 @@ def test_python_sees_the_choice_and_the_widget_what_python_sets(chosen, live_wit
     read = set(re.findall(r'traits\.get\("(\w+)"\)', widget_module()))
     assert read <= set(chosen.get_state())
     assert "_reading" in read
+
+
+def test_a_saved_widget_is_a_picture_of_the_selected_head(chosen, live_with_run):
+    chosen.head = "L1H2"
+    data, _ = chosen._repr_mimebundle_()
+    assert "L1H2" in data["text/plain"]
+    picture = ElementTree.fromstring(data["image/svg+xml"])
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0].endswith("L1H2")
+    # each token twice: as a query, and as a key
+    assert sorted(texts[1:]) == sorted(2 * [visible(token) for token in chosen.tokens])
+    shown = {
+        (int(cell.get("y")), int(cell.get("x"))): float(cell.get("fill-opacity"))
+        for cell in picture.findall("{*}g/{*}rect")
+    }
+    pattern = np.array(head_answer(live_with_run, TEXT, "L1H2")["matrix"])
+    assert set(shown) == set(zip(*np.nonzero(pattern >= LEAST), strict=True))
+    assert all(abs(pattern[at] - share) <= 0.006 for at, share in shown.items())
 
 
 @pytest.mark.parametrize(

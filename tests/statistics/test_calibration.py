@@ -8,8 +8,7 @@ from scipy import stats
 
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
-from headscope.statistics.estimates import adjusted, weigh
-from headscope.statistics.preference import preference
+from headscope.statistics.estimates import adjusted, preference, weigh
 from headscope.statistics.relation_sums import RelationSums
 
 RELATIONS = relations_of(["coreference"])[:3]

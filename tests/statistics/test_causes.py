@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from headscope.statistics.causes import CAUSAL_EFFECT, EDGES, IDLE, NO_EFFECT, UNTESTED, judged
-from headscope.views.head_account import cause_lines
+from headscope.statistics.in_words import causes_in_words
 
 HEAD = {
     "kind": "tag",
@@ -95,7 +95,7 @@ def test_a_verdict_needs_every_one_of_its_conditions(row, changes, expected):
     away = [ABLATED | {"behaviour": "away", "effect": changed["away"]}] if "away" in changes else []
     table = judged(pd.DataFrame([changed, *away]), {(0, 1)})
     assert table["verdict"].tolist() == [expected, *([""] * len(away))]
-    line = cause_lines(table, 0, changed["head"])[0]
+    line = causes_in_words(table, 0, changed["head"])[0]
     assert line.endswith(f": {expected}")
     assert ("q 1e-06" in line) == (not changed["verdict"] and changed["p_value"] < 1e-5)
     assert ("elsewhere" in line) == bool(away)
@@ -116,7 +116,7 @@ def test_a_verdict_needs_every_one_of_its_conditions(row, changes, expected):
 def test_the_direction_is_harm_where_predictions_become_worse(row, changes, expected):
     table = judged(pd.DataFrame([row | changes]), set())
     assert table["direction"].tolist() == [expected]
-    (line,) = cause_lines(table, 0, 1)
+    (line,) = causes_in_words(table, 0, 1)
     assert expected in line
 
 
@@ -126,7 +126,7 @@ def test_lines_leave_out_what_was_not_measured():
         BY_DIVERGENCE | {"effect": np.nan, "verdict": untested},
         ABLATED | {"control": np.nan, "verdict": untested},
     ]
-    edges, head = cause_lines(judged(pd.DataFrame(rows), set()), 0, 1)
+    edges, head = causes_in_words(judged(pd.DataFrame(rows), set()), 0, 1)
     assert "nan" not in edges + head
     assert edges == f"induction/repeat, edges to its targets: {untested}"
     assert "control heads" not in head

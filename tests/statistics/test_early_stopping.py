@@ -177,7 +177,9 @@ def test_once_all_is_read_the_margins_are_those_of_the_verdicts(case, without, i
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("blocks", [8, 16, 32, 48])
+@pytest.mark.parametrize(
+    "blocks", [8, 32, *(pytest.param(number, marks=pytest.mark.slow) for number in (16, 48))]
+)
 def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
     relations = CASES[case]
     whole = around_every_threshold(relations, np.random.default_rng(blocks))

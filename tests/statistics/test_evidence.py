@@ -21,6 +21,9 @@ from headscope.statistics.conditions import (
     undecided_in_words,
 )
 from headscope.statistics.estimates import weigh
+from headscope.statistics.head_lists import undecided
+from headscope.statistics.head_table import head_table
+from headscope.statistics.in_words import reasons
 from headscope.statistics.result import by_name
 from headscope.statistics.tag_counts import TagCounts, tag_counts
 from headscope.statistics.tags import (
@@ -30,15 +33,12 @@ from headscope.statistics.tags import (
     UNIDENTIFIABLE,
     countable_types,
     decidable_relations,
-    head_table,
     is_undecided,
-    reasons,
     verdicts,
     with_thresholds,
 )
-from headscope.statistics.untagged_heads import undecided
 from headscope.views.head_account import explain_tags
-from headscope.views.report.sentences import threshold_sensitivity
+from headscope.views.report.wording import threshold_sensitivity
 
 NAMES = ("a/one", "a/two")
 RELATIONS = [

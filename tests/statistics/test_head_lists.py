@@ -18,11 +18,11 @@ from headscope.relations import relations_of
 from headscope.relations.types.sink import TYPE
 from headscope.runs.listing import list_heads
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.head_lists import best_heads, strongest, wanted_examples
-from headscope.statistics.tags import head_table, with_thresholds
-from headscope.statistics.untagged_heads import partial_sinks
+from headscope.statistics.head_lists import best_heads, partial_sinks, strongest, wanted_examples
+from headscope.statistics.head_table import head_table
+from headscope.statistics.in_words import partial_sink_in_words
+from headscope.statistics.tags import with_thresholds
 from headscope.views.figures import relations_figure
-from headscope.views.head_account import partial_sink_lines
 from headscope.views.report.data import page_data
 
 LIFTS = {
@@ -116,5 +116,6 @@ def test_a_partial_sink_lies_between_three_tenths_and_the_threshold_without_a_ta
     table = table.assign(layer=0, type="sink")[: 2 if tagged else 1]
     table = with_thresholds(table, THRESHOLDS_BY_RELATION)
     assert len(partial_sinks(table)) == partial
-    for line in partial_sink_lines(table).values():
+    for row in partial_sinks(table).to_dict("records"):
+        line = partial_sink_in_words(row)
         assert f"{mass:.2f} of its attention on the first token" in line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.statistics.preference import of_text_alone, preference, top_rate
+from headscope.statistics.estimates import of_text_alone, preference, top_rate
 from headscope.statistics.relation_sums import RelationSums
 
 BLOCKS = 10

@@ -36,7 +36,7 @@ def test_repeats_are_random_copies_without_special_tokens():
 
 
 def test_long_words_are_of_several_tokens_and_no_token_comes_twice():
-    windows = built_windows_of(WORDS, max_length=256)
+    windows = built_windows_of(WORDS, max_length=256, documents=16)
     assert len(windows) == DOCUMENTS
     for window in windows:
         n = window.copy_length
@@ -50,7 +50,7 @@ def test_long_words_are_of_several_tokens_and_no_token_comes_twice():
 
 
 def test_each_fact_is_asked_for_and_nothing_leads_there_by_the_same_word():
-    windows = built_windows_of(FACTS)
+    windows = built_windows_of(FACTS, documents=16)
     positions = Counter()
     for window in windows:
         ((query, answer),) = knows(KIND)(window).items()

@@ -28,13 +28,13 @@ from headscope.statistics.causes import (
     UNTESTED,
     judged,
 )
+from headscope.statistics.in_words import causes_in_words
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.prompts import MinimalPair, agreement_pairs
 from headscope.stimuli.repeat import repeat_windows
-from headscope.studies import ablate_texts
+from headscope.studies import ablate, ablate_texts
 from headscope.studies.ablate import HeadOfType, ablate_heads, clean_runs
 from headscope.studies.ablate_texts import minimal_pairs, near_and_away, repeats
-from headscope.views.head_account import cause_lines
 from tests.helpers.encoders import HEADS, WIDTH, WORDS, corpus, hand_built, save_tokenizer
 from tests.helpers.run_folders import data_of
 from tests.helpers.shell import headscope
@@ -135,7 +135,7 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run, tmp_pa
     table = CAUSE_TABLE.read((folder / CAUSE_TABLE.file).read_bytes())
     assert table is not None
     assert set(zip(table["layer"], table["head"], strict=True)) == {(row["layer"], row["head"])}
-    lines = cause_lines(table, int(row["layer"]), int(row["head"]))
+    lines = causes_in_words(table, int(row["layer"]), int(row["head"]))
     assert "knocking out the edges to its targets" in lines[0]
     line = next(each for each in lines if each.startswith("induction: "))
     assert "ablating it (zero) changes the log-probability of repeated tokens" in line
@@ -145,7 +145,10 @@ def test_the_command_writes_causes_that_why_and_the_report_show(mini_run, tmp_pa
 
 
 @pytest.mark.parametrize("only", ["both", "heads", "edges"])
-def test_each_head_that_is_named_is_tested_or_refused_by_name(mini_run, tmp_path, only):
+def test_each_head_that_is_named_is_tested_or_refused_by_name(
+    mini_run, tmp_path, monkeypatch, only
+):
+    monkeypatch.setattr(ablate, "CONTROLS", 1)  # each takes as long as the head itself
     run = load(mini_run)
     untagged = next(iter(run.heads.index[run.heads["tags"] == ""]))
     tagged = next(iter(run.heads.index[run.heads["primary"] == "positional"]))
@@ -171,7 +174,7 @@ def test_a_head_whose_type_has_no_prediction_in_the_text_keeps_a_row(rerunner):
     heads = [HeadOfType((1, 2), "words", ())]
     table = judged(ablate_heads(rerunner, [], heads, method="mean", seed=0), set())
     assert table["verdict"].str.startswith(UNTESTED).tolist() == [True]
-    assert cause_lines(table, 1, 2) == [f"words: {table['verdict'][0]}"]
+    assert causes_in_words(table, 1, 2) == [f"words: {table['verdict'][0]}"]
 
 
 def test_norms_are_those_of_z_times_each_head_s_rows_of_w_o(rerunner):
@@ -252,5 +255,5 @@ def test_the_head_that_writes_has_a_causal_effect_and_the_other_has_none(causes)
     assert near.loc[WRITER, "verdict"] == CAUSAL_EFFECT
     assert near.loc[SILENT, "verdict"] == NO_EFFECT
     assert not near.loc[WRITER, "clean"]
-    (line,) = cause_lines(table[table["kind"] == "head"], 0, WRITER)
+    (line,) = causes_in_words(table[table["kind"] == "head"], 0, WRITER)
     assert "changes the last state at its queries from 0.00 to" in line

@@ -14,6 +14,7 @@ from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.relations.window_pairs import WindowPairs
 from headscope.statistics.causes import CAUSAL_EFFECT, IDLE, NO_EFFECT, UNTESTED, judged
+from headscope.statistics.in_words import causes_in_words
 from headscope.studies.ablate_edges import (
     CONTROLS,
     Tag,
@@ -22,7 +23,6 @@ from headscope.studies.ablate_edges import (
     queries_by_block,
     tags_of,
 )
-from headscope.views.head_account import cause_lines
 from tests.helpers import matching
 
 
@@ -57,7 +57,7 @@ def test_a_head_that_the_logits_need_matters_and_one_that_looks_alike_and_writes
     assert table.loc[0, "loss"] == pytest.approx(table.loc[0, "clean"] - table.loc[0, "ablated"])
     assert table.loc[0, "loss_low"] > 1
     assert table.loc[1, "loss"] == pytest.approx(0, abs=1e-4)
-    (line,) = cause_lines(table.reset_index(), *matching.INDUCTION)
+    (line,) = causes_in_words(table.reset_index(), *matching.INDUCTION)
     assert line.startswith("induction/repeat: knocking out the edges to its targets (1.00 of the")
     assert line.endswith(CAUSAL_EFFECT)
 

@@ -16,18 +16,17 @@ from headscope.corpus.shipped import data_folder
 from headscope.models.load import load_model
 from headscope.relations import relations_of
 from headscope.statistics.result import by_name
-from headscope.studies.explain.catalogue import GATES, Term, Texts
+from headscope.studies.explain.catalogue import GATES, SplitWindows, Term, Texts
 from headscope.studies.explain.content import LayerRows
-from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import (
-    Judge,
+    JudgedRows,
     bits_without,
     explain_layer,
     explained,
     unexplained,
 )
-from headscope.studies.explain.fit import LayerFit, Selector
-from headscope.studies.explain.softmax import kl_divergences, log_pattern, newton
+from headscope.studies.explain.fit import LayerFit, Selector, newton
+from headscope.studies.explain.pattern_scores import kl_divergences, log_pattern
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
@@ -39,7 +38,7 @@ def texts() -> Texts:
     """Half of the windows fit, a quarter choose, a quarter judge."""
     windows = [w for w in prose_windows(6_000) if len(w) > 40][:32]
     parts = windows[:16], windows[16:24], windows[24:]
-    return Texts.of(parts, TokenFacts.of(windows[:16]), relations_of(["all"]))
+    return Texts.of(SplitWindows(*parts), relations_of(["all"]))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +135,7 @@ def test_a_rule_has_no_more_features_than_it_may(texts, selector):
 def test_bits_are_those_of_a_loop_and_those_without_a_feature_are_those_of_a_refit(texts):
     planted = {"token 0": 2.0, "offset-1": 1.5, "key NOUN": 0.5}
     own, judged, fit = attention(texts, planted), texts.judged, texts.selection_rows
-    judge = Judge(own[judged], texts.seen[judged], texts.window.numpy()[judged])
+    judge = JudgedRows(own[judged], texts.seen[judged], texts.window.numpy()[judged])
     values = texts.values([Term(number(texts, name), -1) for name in planted])
     fitted = newton(own[:fit], texts.seen[:fit], values[:, :fit], torch.zeros(3), steps=12)
     slow = [
@@ -206,7 +205,7 @@ def explanation(model, text):
 def table(model, text):
     windows = hs.windows(text, model.tokenizer, max_length=60, max_tokens=200)
     relations = relations_of(["all"], attention_kind=BIDIRECTIONAL)
-    return Texts.of((windows, [], []), TokenFacts.of(windows), relations)
+    return Texts.of(SplitWindows(windows), relations)
 
 
 def check_cells(texts: Texts, expected: dict[str, Callable[[int, int], bool]]) -> None:

@@ -12,13 +12,13 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.models.load import load_model
 from headscope.models.text_window import text_window
-from headscope.studies.explain.feature import Feature
 from headscope.studies.explain.feature_model import (
     FeatureModel,
     Share,
     Unexplained,
     WeightedFeature,
 )
+from headscope.studies.explain.features import Feature
 from headscope.studies.explain.one_query import PlainTextExplainer, without_annotation
 from headscope.studies.explain.pattern_scores import Agreement, PatternScores
 from tests.helpers.prose import gum_windows

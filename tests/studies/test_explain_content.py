@@ -10,12 +10,11 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.catalogue import BIGRAMS_TERM, Term, Texts
+from headscope.studies.explain.catalogue import BIGRAMS_TERM, SplitWindows, Term, Texts
 from headscope.studies.explain.content import FIRST, LOWEST, LayerRows, stream_rows
-from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import explain_layer
 from headscope.studies.explain.fit import LayerFit, Selector
-from headscope.studies.explain.softmax import log_pattern
+from headscope.studies.explain.pattern_scores import log_pattern
 from tests.helpers.prose import prose_windows
 
 GOLD = data_folder() / "corpora" / "gold.conllu"
@@ -26,7 +25,7 @@ TEXT = "the old keys and the old house that the tired kings lost in the garden"
 def texts() -> Texts:
     windows = [w for w in prose_windows(6_000) if len(w) > 40][:32]
     parts = windows[:16], windows[16:24], windows[24:]
-    return Texts.of(parts, TokenFacts.of(windows[:16]), relations_of(["all"]))
+    return Texts.of(SplitWindows(*parts), relations_of(["all"]))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def bigram_attention(folder, window, layer: int) -> torch.Tensor:
 def test_content_is_the_attention_between_tokens_read_one_by_one_under_a_mask(gpt2_folder):
     model = load_model(str(gpt2_folder))
     windows = hs.windows(GOLD, model.tokenizer, max_length=24, max_tokens=60)[:2]
-    texts = Texts.of((windows, [], []), TokenFacts.of(windows), relations_of(["all"]), step=1)
+    texts = Texts.of(SplitWindows(windows), relations_of(["all"]), step=1)
     found: dict[int, LayerRows] = {}
     stream_rows(model, texts, lambda rows: found.update({rows.layer: rows}))
     for layer in (0, 1):

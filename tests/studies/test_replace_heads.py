@@ -13,15 +13,16 @@ from headscope.corpus.shipped import data_folder
 from headscope.models.engines.engine import stream_patterns
 from headscope.models.load import load_model
 from headscope.relations import relations_of
-from headscope.studies.explain.feature import Feature, TokenFacts
+from headscope.studies.explain.catalogue import SplitWindows, Texts
 from headscope.studies.explain.feature_model import (
     FeatureModel,
     Share,
     Unexplained,
     WeightedFeature,
 )
+from headscope.studies.explain.features import Feature
 from headscope.studies.explain.pattern_scores import Agreement, PatternScores
-from headscope.studies.explain.stand_ins import FeatureLogits, MeanByDistance, means_by_distance
+from headscope.studies.explain.replace_heads import FeatureLogits, MeanByDistance, means_by_distance
 from tests.helpers.encoders import corpus, save_hand_built
 from tests.helpers.formats import columns_of
 from tests.helpers.prose import prose_windows
@@ -56,9 +57,9 @@ def test_the_logits_of_a_feature_model_are_those_of_a_slow_loop_at_every_query(g
         planted(("token 0", "", 2.0), ("offset-1", "", 1.5), head=0),
         planted(("offset-2", "noun", 3.0), ("no such feature", "", 9.0), head=1),
     ]
-    lexicon = TokenFacts.of(windows)
     model = load_model(str(gpt2_folder))
-    logits = FeatureLogits(models, lexicon, relations_of(["all"]), model).on(windows)[0]
+    texts = Texts.of(SplitWindows(windows), relations_of(["all"]))
+    logits = FeatureLogits(models, texts, model).on(windows)[0]
     for row, window in enumerate(windows):
         words = window.words
         nouns = words.last[np.isin(words.upos, ["NOUN", "PROPN"])]

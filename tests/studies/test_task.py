@@ -257,11 +257,11 @@ def test_the_other_direction_runs_the_corrupt_prompts(tmp_path):
 
 
 LAYERS, HEADS = 6, 8  # two strata
-TRIES = pytest.mark.parametrize("tries", [40, pytest.param(200, marks=pytest.mark.slow)])
+TRIES = 200
 
 
-@TRIES
-def test_random_weights_reach_p_below_5_percent_in_5_percent(tries, tokenizer):
+@pytest.mark.slow
+def test_random_weights_reach_p_below_5_percent_in_5_percent(tokenizer):
     """Heads drawn at random beside random sets, and paths if the answers are random.
 
     Weights are random, yet some heads matter far more than others: a set that has one of these
@@ -269,7 +269,7 @@ def test_random_weights_reach_p_below_5_percent_in_5_percent(tries, tokenizer):
     """
     rng = np.random.default_rng(0)
     of_sets, of_paths = [], []
-    for seed in range(tries):
+    for seed in range(TRIES):
         model = hs.load_model((random_network(tokenizer, seed), tokenizer))
         task = read_task(random_answers(tokenizer, rng))
         prompts = TaskPrompts.of(task, model)
@@ -290,7 +290,7 @@ def test_random_weights_reach_p_below_5_percent_in_5_percent(tries, tokenizer):
     for p_values in (of_sets, of_paths):
         share = np.mean(np.array(p_values) < 0.05)
         # give or take 2.6 standard errors
-        assert abs(share - 0.05) <= 2.6 * np.sqrt(0.05 * 0.95 / tries), sorted(p_values)
+        assert abs(share - 0.05) <= 2.6 * np.sqrt(0.05 * 0.95 / TRIES), sorted(p_values)
 
 
 def random_network(tokenizer, seed: int) -> GPT2LMHeadModel:
@@ -322,13 +322,14 @@ def random_answers(tokenizer, rng: np.random.Generator) -> list[dict]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task"),
     [
         ("mini", "induction"),
-        pytest.param("smollm2", "ioi", marks=pytest.mark.slow),
-        pytest.param("smollm2", "greater-than", marks=pytest.mark.slow),
-        pytest.param("smollm2", "induction", marks=pytest.mark.slow),
+        ("smollm2", "ioi"),
+        ("smollm2", "greater-than"),
+        ("smollm2", "induction"),
     ],
 )
 def test_the_curve_is_no_farther_from_1_than_that_of_integrated_gradients(name, task, request):

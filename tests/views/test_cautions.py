@@ -13,9 +13,9 @@ from rich.console import Console
 
 import headscope as hs
 from headscope.relations import relations_of
-from headscope.statistics.cautions import is_preliminary
 from headscope.statistics.columns import EVIDENCE_COLUMNS
-from headscope.statistics.tags import head_table, with_thresholds
+from headscope.statistics.head_table import head_table
+from headscope.statistics.tags import is_preliminary, with_thresholds
 from headscope.views.figures import atlas_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary

@@ -147,6 +147,29 @@ def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(browser, r
     assert f"{counts[0]} of {counts[1]} relations" in hs.why(run, "L0H0").notes[1]
 
 
+def test_bars_mark_the_control_and_where_there_is_one_the_matched_control(browser, run):
+    script = """
+      await go("L0H0");
+      const at = (bar, name) => bar.querySelector(name)?.style.left ?? null;
+      const bars = $$(".relation").map((bar) => [
+        bar.querySelector(".name > .code").textContent,
+        [at(bar, ".control"), at(bar, ".matched")],
+      ]);
+      return { bars, legend: $(".bars-legend").textContent };
+    """
+    for matched in (np.nan, 0.34):
+        changed = run.evidence.copy()
+        changed["matched_control"] = matched
+        changed["control"] = 0.12
+        seen = browser.visit(report_html(replace(run, evidence=changed)), script)
+        assert seen.errors == []
+        marks = dict(seen.found["bars"])
+        assert marks
+        there = not np.isnan(matched)
+        assert {tuple(left) for left in marks.values()} == {("12%", "34%" if there else None)}
+        assert ("matched" in seen.found["legend"]) == there
+
+
 PRINTED = """
   await go("L1H2"); await tick(300);
   const whole = document.querySelector("main").getBoundingClientRect().right <= innerWidth;

@@ -17,8 +17,8 @@ from rich.console import Console
 import headscope as hs
 from headscope.serve.live import Live
 from headscope.serve.live_page import live_data
-from headscope.statistics.tags import with_no_type
-from headscope.statistics.untagged_heads import undecided
+from headscope.statistics.head_lists import undecided
+from headscope.statistics.head_table import with_no_type
 from headscope.views.figures import atlas_figure, layers_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import summary

@@ -32,7 +32,7 @@ def too_wide(page: Page, places: Iterable[str]) -> list[str]:
     return wide
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 390])
 def test_no_page_of_a_report_is_too_wide(browser, mini, width):
     heads = ["L0H0", *mini.heads.drop_duplicates("primary").index]
     types = dict.fromkeys(mini.evidence["type"])

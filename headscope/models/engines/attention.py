@@ -400,20 +400,16 @@ def _cuda(
             query, key, value, 0.0, True, scale=scale
         )
         return flash[0], flash[1]
-    mask = None if bias is None else _aligned(bias.to(query.dtype), query.shape[:2])
+    mask = None
+    if bias is not None:
+        # a mask of every window and head, whose rows begin where the kernel can read them
+        keys = bias.shape[-1]
+        padded = nn.functional.pad(bias.to(query.dtype), (0, -keys % ALIGNED))
+        mask = padded.expand(*query.shape[:2], -1, -1)[..., :keys]
     output, normaliser, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, mask, True, 0.0, bias is None, scale=scale
     )
     return output, normaliser[..., : query.shape[2]]  # the kernel pads its rows
-
-
-def _aligned(
-    bias: Float[Tensor, "_ _ query key"], windows_and_heads: torch.Size
-) -> Float[Tensor, "window head query key"]:
-    """A bias of every window and head whose rows begin where the kernel can read them."""
-    keys = bias.shape[-1]
-    padded = nn.functional.pad(bias, (0, -keys % ALIGNED))
-    return padded.expand(*windows_and_heads, -1, -1)[..., :keys]
 
 
 def _padded(

@@ -94,7 +94,7 @@ def choose_engine(
     reasons: dict[str, str] = {}
     for tried, make in candidates.items():
         try:
-            return make(network, dimensions, probed), _reason_for_eager(reasons)
+            fitting = make(network, dimensions, probed)
         except Exception as error:  # a model's own code may fail in any way
             reasons[tried] = first_line(error)
             if is_out_of_memory(error):  # another engine takes more: it would fit by chance
@@ -102,19 +102,17 @@ def choose_engine(
                     f"{name}: a short text does not fit into memory: {reasons[tried]}"
                 ) from error
             attend_by(network, EAGER)
+            continue
+        # users read why the fused engine does not read the model, if it was tried before
+        reason = reasons.get(FusedEngine.name)
+        if reason is None:
+            return fitting, ()
+        return fitting, (f"eager engine, because the fused one does not fit: {reason}",)
     # no engine reads the model: all reasons, or that of the engine asked for
     if engine_name == AUTO:
         failed = "; ".join(f"{tried}: {reason}" for tried, reason in reasons.items())
         raise ModelError(f"{name}: no engine fits; {failed}")
     raise ModelError(f"{name}: the {engine_name} engine does not fit: {reasons[engine_name]}")
-
-
-def _reason_for_eager(reasons: dict[str, str]) -> tuple[str, ...]:
-    """A note on why the fused engine does not read the model, if it was tried before."""
-    reason = reasons.get(FusedEngine.name)
-    if reason is None:
-        return ()
-    return (f"eager engine, because the fused one does not fit: {reason}",)
 
 
 def _eager(network: Any, dimensions: AttentionDimensions, probed: Probe) -> EagerEngine:

@@ -6,11 +6,8 @@ al. 2019 (arXiv 1909.02074) read word alignments from the attention of translati
 
 from __future__ import annotations
 
-from functools import partial
-
-from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
+from headscope.relations.annotated_links import linked_relation
 from headscope.relations.head_type import HeadType
-from headscope.relations.relation import Baseline, Relation, above_baseline
 from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
 
 TYPE = HeadType(
@@ -19,19 +16,13 @@ TYPE = HeadType(
     order=120,
     colour="#aa4499",
     relations=(
-        Relation(
+        linked_relation(
             "alignment",
             "translation",
-            partial(pointed_to, kind=TRANSLATION),
-            partial(other_candidates, kind=TRANSLATION),
-            above_baseline(
-                0.1,
-                "ours: a tenth of a head's attention on one earlier word, as for syntactic heads",
-                "the source word that the word translates",
-                beats_surrogate=True,
-            ),
-            stimuli=(TRANSLATIONS.name,),
-            baseline=Baseline(partial(nearest_candidate, kind=IN_ORDER)),
+            kind=TRANSLATION,
+            baseline_kind=IN_ORDER,
+            stimulus=TRANSLATIONS.name,
+            meaning="the source word that the word translates",
         ),
     ),
     stimuli=(TRANSLATIONS,),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from headscope.corpus.code import KINDS
+from headscope.corpus.python_files import KINDS
 from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
 from headscope.relations.head_type import HeadType
 from headscope.relations.relation import Baseline, Relation, above_baseline

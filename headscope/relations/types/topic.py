@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from headscope.relations.annotated_links import nearest_candidate, other_candidates, pointed_to
+from headscope.relations.annotated_links import linked_relation
 from headscope.relations.head_type import HeadType
-from headscope.relations.relation import Baseline, Relation, above_baseline
 from headscope.stimuli.topics import FREQUENT, TOPIC, TOPICS
 
 TYPE = HeadType(
@@ -15,19 +12,13 @@ TYPE = HeadType(
     order=150,
     colour="#117733",
     relations=(
-        Relation(
+        linked_relation(
             "topic",
             "topic-word",
-            partial(pointed_to, kind=TOPIC),
-            partial(other_candidates, kind=TOPIC),
-            above_baseline(
-                0.1,
-                "ours: a tenth of a head's attention on one word, as for syntactic heads",
-                "the most characteristic word of the document",
-                beats_surrogate=True,
-            ),
-            stimuli=(TOPICS.name,),
-            baseline=Baseline(partial(nearest_candidate, kind=FREQUENT)),
+            kind=TOPIC,
+            baseline_kind=FREQUENT,
+            stimulus=TOPICS.name,
+            meaning="the most characteristic word of the document",
         ),
     ),
     stimuli=(TOPICS,),

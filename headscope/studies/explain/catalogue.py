@@ -18,8 +18,7 @@ from headscope.relations.baselines import query_class
 from headscope.relations.pairs import distinct
 from headscope.relations.relation import Relation
 from headscope.relations.word_rows import UPOS
-from headscope.studies.explain import places, tokens
-from headscope.studies.explain.feature import Feature, FeatureCells, TokenFacts, cells
+from headscope.studies.explain.features import FAMILIES, Feature, FeatureCells, TokenFacts, cells
 
 STEP = 2
 """Every second query is fitted: neighbouring queries have similar attention."""
@@ -45,19 +44,14 @@ _GATE_NUMBER = np.array(
         for upos in (*UPOS, "")
     ]
 )
-_FAMILIES = (
-    places.sinks,
-    places.distances,
-    tokens.key_words,
-    tokens.spelling,
-    tokens.rarity,
-    tokens.marks,
-    tokens.repeat_features,
-    tokens.baselines,
-    places.sentences,
-    places.trees,
-    places.entities,
-)
+
+
+class SplitWindows(NamedTuple):
+    """Windows of a text by what they serve for, of different documents."""
+
+    fit: Sequence[Window]
+    choose: Sequence[Window] = ()
+    judge: Sequence[Window] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,21 +82,27 @@ class Texts:
     cell: Int[ndarray, " cell"]
     """row · width + key, feature by feature and row by row."""
     value: Float[ndarray, " cell"]
+    lexicon: TokenFacts
+    """Facts of the tokens of the windows that fit."""
+    relations: Sequence[Relation]
+    """Relations that are features too, those in text."""
 
     @classmethod
     def of(
         cls,
-        parts: Sequence[Sequence[Window]],
-        lexicon: TokenFacts,
+        split: SplitWindows,
         relations: Sequence[Relation],
         *,
+        lexicon: TokenFacts | None = None,
         step: int = STEP,
     ) -> Texts:
-        """Rows of windows that fit, choose and judge; relations in text are features too.
+        """Rows of windows that fit, choose and judge.
 
-        Every `step`-th query of a window is a row.
+        Every `step`-th query of a window is a row. The lexicon is that of the windows that fit,
+        unless it is given.
         """
-        windows = tuple(chain(*parts))
+        lexicon = lexicon or TokenFacts.of(split.fit)
+        windows = tuple(chain(*split))
         width = max(len(window) for window in windows)
         # a row for each query that is read, with its gate
         query, gate, row_end = [], [], []
@@ -112,8 +112,8 @@ class Texts:
             gate.append(kinds_of_tokens(window)[positions])
             row_end.append(window.attention_kind.row_end(positions, len(window)))
         counts = [len(positions) for positions in query]
-        fitting = len(parts[0])
-        choosing = len(parts[1])
+        fitting = len(split.fit)
+        choosing = len(split.choose)
         # cells of all texts by feature, one feature after the other
         blocks_of_feature: dict[Feature, list[_Block]] = {}
         first_row = 0
@@ -127,12 +127,6 @@ class Texts:
         cell_counts = [0]
         for blocks_of_one in blocks_of_feature.values():
             cell_counts.append(sum(len(block.cell) for block in blocks_of_one))
-        all_cells = _AllCells(
-            features=tuple(blocks_of_feature),
-            start=np.cumsum(cell_counts).astype(np.int64),
-            cell=np.concatenate([block.cell for block in blocks]).astype(np.int32),
-            value=np.concatenate([block.value for block in blocks]).astype(np.float32),
-        )
         return cls(
             windows=windows,
             window=torch.from_numpy(np.repeat(np.arange(len(windows)), counts)),
@@ -142,11 +136,17 @@ class Texts:
             row_end=torch.from_numpy(np.concatenate(row_end)),
             fitted=sum(counts[:fitting]),
             selection_rows=sum(counts[: fitting + choosing]),
-            features=all_cells.features,
-            start=all_cells.start,
-            cell=all_cells.cell,
-            value=all_cells.value,
+            features=tuple(blocks_of_feature),
+            start=np.cumsum(cell_counts).astype(np.int64),
+            cell=np.concatenate([block.cell for block in blocks]).astype(np.int32),
+            value=np.concatenate([block.value for block in blocks]).astype(np.float32),
+            lexicon=lexicon,
+            relations=relations,
         )
+
+    def on(self, windows: Sequence[Window]) -> Texts:
+        """Every query of other windows, with the features of these texts."""
+        return Texts.of(SplitWindows(windows), self.relations, lexicon=self.lexicon, step=1)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -228,16 +228,6 @@ def _first_query(window: Window) -> int:
     return 0 if window.attention_kind.sees_future else 1
 
 
-@dataclass(frozen=True, eq=False)
-class _AllCells:
-    """Features, and the cells of all of them; see `Texts`."""
-
-    features: tuple[Feature, ...]
-    start: Int[ndarray, " bound"]
-    cell: Int[ndarray, " cell"]
-    value: Float[ndarray, " cell"]
-
-
 class _Block(NamedTuple):
     """Cells of one feature in one window, in order."""
 
@@ -260,7 +250,7 @@ def _block(window: Window, entries: FeatureCells, first_row: int, width: int, st
 def _feature_cells(
     window: Window, lexicon: TokenFacts, relations: Sequence[Relation]
 ) -> Iterator[FeatureCells]:
-    for family in _FAMILIES:
+    for family in FAMILIES:
         yield from family(window, lexicon)
     for relation in relations:
         if "text" not in relation.stimuli or relation.type in _PLAIN_TYPES:

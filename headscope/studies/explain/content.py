@@ -25,7 +25,7 @@ from headscope.models.model import Model
 from headscope.models.stream import ALL_TOGETHER, LayerAttention, stream_attention, whole_patterns
 from headscope.printing import one_line
 from headscope.studies.explain.catalogue import Texts
-from headscope.studies.explain.feature import is_word
+from headscope.studies.explain.features import is_word
 
 FIRST = 7
 """Number of first tokens that each token sees: after the first one alone, keys are atypical."""
@@ -54,8 +54,8 @@ class LayerRows:
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """Parts of a batch that holds the same windows three times."""
+class _Thirds:
+    """Thirds of a batch that holds the same windows three times."""
 
     text: slice
     """Windows that are read as they are."""
@@ -65,8 +65,8 @@ class _Parts:
     """Windows whose tokens also see the token before, as it is among `tokens`."""
 
     @classmethod
-    def of(cls, windows: int) -> _Parts:
-        """Parts of a batch of so many windows, of which each third is the same."""
+    def of(cls, windows: int) -> _Thirds:
+        """Thirds of a batch of so many windows, which are the same in each."""
         third = windows // 3
         return cls(slice(0, third), slice(third, 2 * third), slice(2 * third, windows))
 
@@ -94,13 +94,13 @@ def stream_rows(
         pattern = next(attention.probabilities()).cpu()
         content = None
         if has_bigrams:
-            parts = _Parts.of(len(pattern))
-            content = _logarithms(texts, pattern[parts.bigrams])
+            thirds = _Thirds.of(len(pattern))
+            content = _logarithms(texts, pattern[thirds.bigrams])
         rows = texts.rows_of(pattern[: len(texts.windows)])
         on_layer(LayerRows(attention.layer, rows, content))
 
     engine: Any = model.engine
-    change = overridden(engine.network, _attend_by_parts) if has_bigrams else nullcontext()
+    change = overridden(engine.network, _attend_by_thirds) if has_bigrams else nullcontext()
     with change:
         stream_attention(
             model,
@@ -145,12 +145,12 @@ def _logarithms(
     return logs.masked_fill(~texts.seen, 0)
 
 
-def _attend_by_parts(call: AttentionCall) -> Output:
+def _attend_by_thirds(call: AttentionCall) -> Output:
     """A layer's own attention on the text, and less context in the other parts of the batch."""
     output = call.output()
-    parts = _Parts.of(len(output))
-    output[parts.tokens] = _attend_to_few(call, parts.tokens, parts.tokens, before=0)
-    output[parts.bigrams] = _attend_to_few(call, parts.bigrams, parts.tokens, before=1)
+    thirds = _Thirds.of(len(output))
+    output[thirds.tokens] = _attend_to_few(call, thirds.tokens, thirds.tokens, before=0)
+    output[thirds.bigrams] = _attend_to_few(call, thirds.bigrams, thirds.tokens, before=1)
     return output
 
 

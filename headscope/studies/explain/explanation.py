@@ -30,9 +30,8 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.result import Result, by_name
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.catalogue import SplitWindows, Texts
 from headscope.studies.explain.content import LayerRows, stream_rows
-from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
 from headscope.studies.explain.pattern_scores import SCORES
@@ -129,14 +128,12 @@ def explain(
         ModelError: the model cannot be loaded.
         CorpusError: the text cannot be read, or is too short.
     """
-    # a stored run's text is read again
-    run = run_named(model, revision=revision)
-    corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "explaining heads", unit="layers") as bar:
-        loaded, _ = model_or_run(run or model, revision=revision, device=device)
-        parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
-        relations = relations_of([ALL], loaded.attention_kind)
-        texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
+        loaded, corpora = model_and_corpora(
+            model, corpus, revision=revision, device=device, seed=seed
+        )
+        split, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
+        texts = Texts.of(split, relations_of([ALL], loaded.attention_kind))
         steps = Steps(bar, len(loaded.attention_layers))
         models = fit_models(loaded, texts, features, steps)
     # the terminal shows a row for each head; files have one for each of its features
@@ -195,10 +192,26 @@ def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
     return rows
 
 
+def model_and_corpora(
+    model: ModelOrRun, corpus: TextSource, *, revision: str | None, device: str, seed: int
+) -> tuple[Model, list[str | Path]]:
+    """The model that is meant, and the corpora that were given or that its run read.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        CorpusError: a corpus cannot be read.
+    """
+    # a text that cannot be read is refused before the model is loaded
+    run = run_named(model, revision=revision)
+    corpora = asked_corpora(text_of(run, corpus, seed=seed))
+    loaded, _ = model_or_run(run or model, revision=revision, device=device)
+    return loaded, corpora
+
+
 def read_split_windows(
     model: Model, corpora: Sequence[str | Path], *, windows: int, seed: int
-) -> tuple[list[list[Window]], list[str]]:
-    """Windows spread over corpora that fit, choose and judge, of different documents, and notes.
+) -> tuple[SplitWindows, list[str]]:
+    """Windows spread over corpora that fit, choose and judge, and notes.
 
     Raises:
         CorpusError: a corpus cannot be read, or has fewer than four windows.
@@ -231,11 +244,11 @@ def read_split_windows(
     fit = [window for window in windows_read if part[window.document] in (0, 1)]
     choose = [window for window in windows_read if part[window.document] == 2]
     judge = [window for window in windows_read if part[window.document] == 3]
-    split = [
-        _spread(fit, windows // 2),
-        _spread(choose, windows // 4),
-        _spread(judge, windows // 4),
-    ]
+    split = SplitWindows(
+        fit=_spread(fit, windows // 2),
+        choose=_spread(choose, windows // 4),
+        judge=_spread(judge, windows // 4),
+    )
     return split, notes
 
 

@@ -26,11 +26,15 @@ from headscope.studies.explain.catalogue import (
     kinds_of_tokens,
 )
 from headscope.studies.explain.content import LayerRows, raised_pairs
-from headscope.studies.explain.feature import Feature
-from headscope.studies.explain.fit import LayerFit, Selector
-from headscope.studies.explain.pattern_scores import PatternPair, PatternScores, scores
-from headscope.studies.explain.places import PLACE_FEATURES
-from headscope.studies.explain.softmax import Fitted, kl_divergences, log_pattern, map_heads, newton
+from headscope.studies.explain.features import PLACE_FEATURES, Feature
+from headscope.studies.explain.fit import Fitted, LayerFit, Selector, map_heads, newton
+from headscope.studies.explain.pattern_scores import (
+    PatternPair,
+    PatternScores,
+    kl_divergences,
+    log_pattern,
+    scores,
+)
 
 LISTED = 3
 """Number of tokens and of classes that are listed."""
@@ -205,7 +209,7 @@ def term_logits(
     return TermLogits(tuple(known), values * weights[:, None, None])
 
 
-class Judge(NamedTuple):
+class JudgedRows(NamedTuple):
     """A head's attention on the rows that judge."""
 
     attention: Float[Tensor, "row key"]
@@ -239,7 +243,7 @@ def explained(
 
 
 def bits_without(
-    judge: Judge, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
+    judge: JudgedRows, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
 ) -> Float[ndarray, " document"]:
     """KL(head ‖ model) in bits of each document for the feature model without one feature.
 
@@ -271,7 +275,7 @@ def explain_layer(
     _, document = np.unique(document_of_row[texts.judged], return_inverse=True)
 
     def explain(head: int) -> FeatureModel:
-        judge = Judge(attention=attention[head, judged], seen=seen[judged], document=document)
+        judge = JudgedRows(attention=attention[head, judged], seen=seen[judged], document=document)
         fit = partial(newton, attention[head, selection], seen[selection])
         uniform = judge.by_document(torch.zeros_like(judge.attention))
 
@@ -325,7 +329,7 @@ def explain_layer(
 
 
 def _without_content(
-    judge: Judge, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
+    judge: JudgedRows, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
 ) -> Float[Tensor, "row key"]:
     """The feature model's pattern with the weight of one feature at 0."""
     weights = fitted.weights.clone()

@@ -9,9 +9,11 @@ hundreds of features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,15 +23,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from headscope.studies.explain.catalogue import BIGRAMS_TERM, GATES, Term, Texts
-from headscope.studies.explain.places import LATER, LOG_DISTANCE, TOKEN_0
-from headscope.studies.explain.softmax import (
-    WEIGHT_LIMIT,
-    Fitted,
-    kl_divergences,
-    log_pattern,
-    map_heads,
-    newton,
-)
+from headscope.studies.explain.features import LATER, LOG_DISTANCE, TOKEN_0
+from headscope.studies.explain.pattern_scores import kl_divergences, log_pattern
 
 PAYS = 0.0015
 """Least share of the bits above uniform that a feature must bring on the choosing documents."""
@@ -56,6 +51,104 @@ FEWEST = 24
 GATED_PAYS = 1.5
 """Factor by which a gated feature's gain must exceed that of an ungated one."""
 _LEAST = 1e-6
+RIDGE = 1e-4
+"""Penalty per row on squared weights, so that a feature without attention has a finite weight."""
+WEIGHT_LIMIT = 12.0
+"""Largest absolute weight in logits: a factor of 160,000 between two keys."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Fitted weights in logits, with the curvature of the objective there."""
+
+    weights: Float[Tensor, " feature"]
+    inverse: Float[Tensor, "feature feature"]
+    """Inverse Hessian of the summed divergence with its penalty."""
+    loss: float
+    pattern: Float[Tensor, "row key"]
+    """The feature model's pattern on the fitted rows."""
+
+
+def newton(
+    attention: Float[Tensor, "row key"],
+    seen: Bool[Tensor, "row key"],
+    values: Float[Tensor, "feature row key"],
+    weights: Float[Tensor, " feature"],
+    *,
+    steps: int,
+    tolerance: float = 1e-4,
+) -> Fitted:
+    """Minimise Σ KL(attention ‖ pattern) over the weights of features, by damped Newton steps.
+
+    The objective is convex; a step that does not lower it is divided by 4.
+
+    Args:
+        attention: the head's attention on the fitted rows.
+        seen: mask of the keys that their queries see.
+        values: features there, 0 if one does not hold.
+        weights: initial weights.
+        steps: largest number of steps.
+        tolerance: nats per row below which a step is the last.
+    """
+    # Σ KL is a constant, minus the mass of each feature, plus log-sum-exp
+    rows, flat = len(attention), values.flatten(1)
+    target_mass = flat @ attention.flatten()
+    negative_entropy = float(-torch.special.entr(attention).sum(dtype=torch.float64))
+    penalty = RIDGE * rows
+    base = torch.zeros_like(attention).masked_fill(~seen, -torch.inf).flatten()
+
+    def at(weights: Tensor) -> tuple[float, Tensor]:
+        logits = torch.addmv(base, flat.T, weights).view_as(attention)
+        largest = logits.amax(-1, keepdim=True)
+        pattern = logits.sub_(largest).exp_()
+        total = pattern.sum(-1, keepdim=True)
+        logs = float(total.log().add_(largest).sum(dtype=torch.float64))
+        loss = logs - float(weights @ target_mass)
+        loss += negative_entropy + penalty / 2 * float(weights @ weights)
+        return loss, pattern.div_(total)
+
+    loss, pattern = at(weights)
+    eye = torch.eye(len(weights), device=flat.device)
+    inverse = eye
+    # damped: a step that does not lower the loss is shortened
+    for _ in range(steps):
+        weighed = values * pattern
+        mean = weighed.sum(-1)
+        gradient = mean.sum(-1) - target_mass + penalty * weights
+        hessian = weighed.flatten(1) @ flat.T - mean @ mean.T + (penalty + 1e-3) * eye
+        inverse = torch.linalg.inv(hessian.double()).float()
+        step, size = inverse @ gradient, 1.0
+        while size > 1e-3:
+            tried = (weights - size * step).clamp(-WEIGHT_LIMIT, WEIGHT_LIMIT)
+            new, new_pattern = at(tried)
+            if new <= loss:
+                break
+            size /= 4
+        else:
+            break
+        gained = loss - new
+        weights, loss, pattern = tried, new, new_pattern
+        if gained < tolerance * rows:
+            break
+    return Fitted(weights, inverse, loss, pattern)
+
+
+_Result = TypeVar("_Result")
+
+
+def map_heads(work: Callable[[int], _Result], heads: int) -> list[_Result]:
+    """Results for each head, on one thread per core: torch shares steps this small badly.
+
+    >>> map_heads(lambda head: head * 2, 3)
+    [0, 2, 4]
+    """
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(cores) as pool:
+            return list(pool.map(torch.inference_mode()(work), range(heads)))
+    finally:
+        torch.set_num_threads(cores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from numpy import ndarray
 from pydantic import Field
-from torch import Tensor
 
-from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window, no_mentions
 from headscope.errors import ArgumentError
 from headscope.heads import head_name, parse_head
@@ -29,9 +27,8 @@ from headscope.models.text_window import check_unicode, special_notes, text_wind
 from headscope.options import Device, Head, Plain, Revision, Seed, Text
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
-from headscope.relations.relation import Relation
-from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
-from headscope.studies.explain.catalogue import Texts
+from headscope.resolve import ModelOrRun
+from headscope.studies.explain.catalogue import SplitWindows, Texts
 from headscope.studies.explain.content import LayerRows, contents_of, stream_rows
 from headscope.studies.explain.explanation import (
     FEATURES,
@@ -39,9 +36,9 @@ from headscope.studies.explain.explanation import (
     FeatureLimit,
     TextSource,
     WindowLimit,
+    model_and_corpora,
     read_split_windows,
 )
-from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import (
     FeatureModel,
     WeightedFeature,
@@ -103,8 +100,6 @@ class PlainTextExplainer:
     model: Model
     texts: Texts
     selector: Selector
-    lexicon: TokenFacts
-    relations: Sequence[Relation]
 
     @classmethod
     def of(
@@ -115,12 +110,10 @@ class PlainTextExplainer:
         Raises:
             CorpusError: a corpus cannot be read, or is too short.
         """
-        parts, _ = read_split_windows(model, corpora, windows=windows, seed=seed)
-        plain_parts = [list(map(without_annotation, part)) for part in parts]
-        lexicon = TokenFacts.of(plain_parts[0])
-        relations = relations_of([ALL], model.attention_kind)
-        texts = Texts.of(plain_parts, lexicon, relations)
-        return cls(model, texts, Selector(texts), lexicon, relations)
+        split, _ = read_split_windows(model, corpora, windows=windows, seed=seed)
+        plain = SplitWindows(*(list(map(without_annotation, part)) for part in split))
+        texts = Texts.of(plain, relations_of([ALL], model.attention_kind))
+        return cls(model, texts, Selector(texts))
 
     def fit(self, layer: int, head: int, *, features: int = FEATURES) -> FeatureModel:
         """The feature model of a head."""
@@ -136,8 +129,12 @@ class PlainTextExplainer:
 
     def explain(self, fitted: FeatureModel, window: Window) -> TextExplanation:
         """The terms of a head's feature model at every query and key of a text."""
-        texts = Texts.of(([window], [], []), self.lexicon, self.relations, step=1)
-        content = self._content(fitted, texts)
+        texts = self.texts.on([window])
+        # the head's values of bigrams, if its model has this feature
+        content = None
+        if fitted.has_content:
+            contents = contents_of(self.model, texts, {fitted.layer})
+            content = contents[fitted.layer][fitted.head]
         terms = term_logits(fitted, texts, content)
         size = len(window)
         logits = torch.zeros(len(terms.features), size, size)
@@ -145,13 +142,6 @@ class PlainTextExplainer:
         hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
         shares: ndarray = logits.sum(0).masked_fill(hidden, -torch.inf).softmax(-1).numpy()
         return TextExplanation(terms.features, logits.numpy(), shares)
-
-    def _content(self, fitted: FeatureModel, texts: Texts) -> Float[Tensor, "row key"] | None:
-        """The head's values of `BIGRAMS`; None if its model does not have this feature."""
-        if not fitted.has_content:
-            return None
-        contents = contents_of(self.model, texts, {fitted.layer})
-        return contents[fitted.layer][fitted.head]
 
 
 def without_annotation(window: Window) -> Window:
@@ -214,9 +204,7 @@ def explain_at(
     # what can be refused is refused before the model is fitted
     check_unicode(text)
     layer, number = parse_head(head)
-    run = run_named(model, revision=revision)
-    corpora = asked_corpora(text_of(run, corpus, seed=seed))
-    loaded, _ = model_or_run(run or model, revision=revision, device=device)
+    loaded, corpora = model_and_corpora(model, corpus, revision=revision, device=device, seed=seed)
     loaded.check_head(layer, number)
     loaded = loaded.with_plain_prompts(plain)
     window = text_window(loaded, text)

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headscope.studies.explain.softmax import kl_divergences
 from headscope.studies.study import table_columns
 
 SCORES = table_columns("""
@@ -28,6 +27,28 @@ SCORES = table_columns("""
 """Columns of scores."""
 _NO_MASS = 1e-6
 """Attention on the other keys below which an explanation has no pattern there."""
+
+
+def log_pattern(
+    logits: Float[Tensor, "*head row key"], seen: Bool[Tensor, "row key"]
+) -> Float[Tensor, "*head row key"]:
+    """Logarithm of the model's pattern; −∞ at keys that are not seen."""
+    return logits.masked_fill(~seen, -torch.inf).log_softmax(-1)
+
+
+def kl_divergences(
+    attention: Float[Tensor, "*#head row key"], logs: Float[Tensor, "*#head row key"]
+) -> Float[Tensor, "*_ row"]:
+    """KL(attention ‖ pattern) of each row in nats, ≥ 0; one model may serve all heads.
+
+    >>> even = torch.full((1, 2), 0.5)
+    >>> kl_divergences(even, even.log()).tolist()
+    [0.0]
+    """
+    negative_entropy = -torch.special.entr(attention)
+    cross = torch.where(attention > 0, attention * logs, 0)
+    divergence: Tensor = (negative_entropy - cross).sum(-1)
+    return divergence
 
 
 @dataclass(frozen=True, kw_only=True)

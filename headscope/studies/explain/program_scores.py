@@ -20,7 +20,6 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.causal.head_set import Head
-from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.errors import HeadscopeError, first_line
 from headscope.heads import head_name, parse_head
@@ -30,7 +29,7 @@ from headscope.paths import given_file, resolved
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
-from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
+from headscope.resolve import ModelOrRun
 from headscope.studies.explain.catalogue import Texts
 from headscope.studies.explain.content import LayerRows, stream_rows
 from headscope.studies.explain.explanation import (
@@ -39,9 +38,9 @@ from headscope.studies.explain.explanation import (
     FeatureLimit,
     TextSource,
     WindowLimit,
+    model_and_corpora,
     read_split_windows,
 )
-from headscope.studies.explain.feature import TokenFacts
 from headscope.studies.explain.feature_model import explain_layer
 from headscope.studies.explain.fit import Selector
 from headscope.studies.explain.pattern_scores import SCORES, PatternPair, PatternScores, scores
@@ -190,15 +189,12 @@ def score_programs(
         CorpusError: the text cannot be read, or is too short.
     """
     # programs are read first, as they may be wrong
-    run = run_named(model, revision=revision)
-    corpora = asked_corpora(text_of(run, corpus, seed=seed))
     program_of_head = read_programs(Path(programs))
-    loaded, _ = model_or_run(run or model, revision=revision, device=device)
+    loaded, corpora = model_and_corpora(model, corpus, revision=revision, device=device, seed=seed)
     for head in program_of_head:
         loaded.check_head(*head)
-    parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
-    relations = relations_of([ALL], loaded.attention_kind)
-    texts = Texts.of(parts, TokenFacts.of(parts[0]), relations)
+    split, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
+    texts = Texts.of(split, relations_of([ALL], loaded.attention_kind))
     # a layer at a time, as its patterns are large
     scorer = _Scorer(texts, Selector(texts), program_of_head, features)
     rows: list[dict[str, object]] = []

@@ -1,4 +1,8 @@
-"""Replace heads' patterns by those of their feature models, and measure the loss."""
+"""Replace heads' patterns by those of their feature models, and measure the loss.
+
+What stands in the place of a pattern is computed from tokens, annotation and what was fitted on
+other documents, never from the attention of the model on the windows that are run.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+import torch
+from jaxtyping import Float, Int
 from numpy import ndarray
+from torch import Tensor
 
+from headscope.attention_kind import AttentionKind
 from headscope.causal.head_set import Head, heads_by_layer
 from headscope.causal.intervention import Intervention
 from headscope.causal.loss import TextLoss
+from headscope.causal.replacement import HeadPatterns, Replacement, softmax_over_visible
 from headscope.causal.rerun import Rerunner
 from headscope.causal.text_losses import TextLosses, loss_score, text_losses_by_batch
-from headscope.corpus.shipped import asked_corpora
 from headscope.corpus.window import Window
 from headscope.measure.study_windows import evenly, token_count
+from headscope.models.engines.attention import AttentionCall
 from headscope.models.model import Model
+from headscope.models.stream import (
+    LayerAttention,
+    batch_tokens_on,
+    stream_attention,
+    whole_patterns,
+)
 from headscope.options import Device, Revision, Seed
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import relations_of
 from headscope.relations.head_type import ALL
-from headscope.resolve import ModelOrRun, model_or_run, run_named, text_of
+from headscope.resolve import ModelOrRun
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.ratio import rise
 from headscope.stimuli.natural_text import TextWindows
 from headscope.studies.explain.catalogue import Texts
+from headscope.studies.explain.content import contents_of
 from headscope.studies.explain.explanation import (
     FEATURES,
     LENGTH,
@@ -41,17 +56,10 @@ from headscope.studies.explain.explanation import (
     TextSource,
     WindowLimit,
     fit_models,
+    model_and_corpora,
     read_split_windows,
 )
-from headscope.studies.explain.feature import TokenFacts
-from headscope.studies.explain.feature_model import FeatureModel
-from headscope.studies.explain.stand_ins import (
-    FEATURE_MODEL,
-    FeatureLogits,
-    StandIns,
-    means_by_distance,
-    replacement,
-)
+from headscope.studies.explain.feature_model import FeatureModel, term_logits
 from headscope.studies.study import Study, study, table_columns
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
@@ -132,28 +140,26 @@ def replace_heads(
         ModelError: the model cannot be loaded, or does not run under the fused engine.
         CorpusError: the text cannot be read, or is too short.
     """
-    run = run_named(model, revision=revision)
-    corpora = asked_corpora(text_of(run, corpus, seed=seed))
     with progress_bar(progress, "replacing heads", unit="steps") as bar:
-        loaded, _ = model_or_run(run or model, revision=revision, device=device)
+        loaded, corpora = model_and_corpora(
+            model, corpus, revision=revision, device=device, seed=seed
+        )
         Rerunner(loaded, loss_score(loaded))  # fails before any text is read
-        parts, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
+        split, notes = read_split_windows(loaded, corpora, windows=windows, seed=seed)
         # losses are measured on documents that no model was fitted on
         unseen = _unseen_windows(loaded, corpora, windows=windows, seed=seed)
         if not unseen:
-            unseen = parts[2]
+            unseen = list(split.judge)
             notes.append(
                 "the text has no further documents: losses are measured on those that judge the "
                 "feature models"
             )
-        relations = relations_of([ALL], loaded.attention_kind)
-        lexicon = TokenFacts.of(parts[0])
-        texts = Texts.of(parts, lexicon, relations)
+        texts = Texts.of(split, relations_of([ALL], loaded.attention_kind))
         models = fit_models(loaded, texts, features, Steps(bar, len(loaded.attention_layers)))
         # what stands in the place of a pattern, feature models first
         stand_ins = StandIns(
-            features=FeatureLogits(models, lexicon, relations, loaded),
-            means=means_by_distance(loaded, [*parts[0], *parts[1]]),
+            features=FeatureLogits(models, texts, loaded),
+            means=means_by_distance(loaded, [*split.fit, *split.choose]),
             attention_kind=loaded.attention_kind,
         )
         # random sets, and the best explained heads
@@ -266,11 +272,8 @@ def _table(
             draws = [HeadDraw(RANDOM, share)]
         else:
             draws = [draw for draw in head_sets if (draw.order, draw.share) == (order, share)]
-        compared = [] if name == FEATURE_MODEL else draws
-        measured = _Measured(
-            draws=[losses.changed[_Change(name, draw)] for draw in draws],
-            feature_models=[losses.changed[_Change(FEATURE_MODEL, draw)] for draw in compared],
-        )
+        measured = [losses.changed[_Change(name, draw)] for draw in draws]
+        of_models = [losses.changed[_Change(FEATURE_MODEL, draw)] for draw in draws]
         row = {
             "replacement": name,
             "order": order,
@@ -278,8 +281,25 @@ def _table(
             "heads": len(head_sets[draws[0]]),
             "draws": len(draws),
         }
-        numbers = _numbers(measured, losses.unchanged, documents, seed)
-        rows.append(row | numbers)
+        # windows of a document are resampled together
+        before = _by_document([losses.unchanged], documents)
+        after = _by_document(measured, documents)
+        risen = rise(after, before, seed=seed)
+        row |= {
+            "loss": after.mean,
+            "rise": risen.mean,
+            "ci_low": risen.low,
+            "ci_high": risen.high,
+            "perplexity": exp(after.mean),
+            "lowest": exp(min(loss.mean for loss in measured)),
+            "highest": exp(max(loss.mean for loss in measured)),
+            "increase": 100 * expm1(risen.mean),
+        }
+        # the same heads with their own feature models
+        if name != FEATURE_MODEL:
+            over = rise(after, _by_document(of_models, documents), seed=seed)
+            row |= {"over_model": over.mean, "over_low": over.low, "over_high": over.high}
+        rows.append(row)
     return pd.DataFrame(rows, columns=STUDY.names)
 
 
@@ -324,35 +344,193 @@ def _by_document(losses: Sequence[TextLoss], documents: Int[ndarray, " window"])
     )
 
 
+HeadLogits = Float[Tensor, "window _ query key"]
+"""Logits of all heads of a layer, or one table for all of them; of all windows if that is 1."""
+LogitsByLayer = Mapping[int, HeadLogits]
+FEATURE_MODEL, OTHER_HEAD = "feature model", "other head"
+SINK_AND_DISTANCE, DISTANCE = "sink and distance", "distance"
+FIRST_TOKEN, UNIFORM = "first token", "uniform"
+_ONLY_KEY = 1e4
+"""Logit of the only key that has attention."""
+_TINY = 1e-9
+
+
+def replacement(heads: Mapping[int, Sequence[int]], logits: LogitsByLayer) -> Replacement:
+    """Heads by layer that attend by a softmax of these logits over the keys that they see."""
+
+    def pattern(call: AttentionCall) -> HeadPatterns:
+        of_layer = logits[call.layer]
+        if of_layer.shape[1] > 1:
+            of_layer = of_layer[:, list(heads[call.layer])]
+        visible = call.visible[:, :1]  # all heads of a layer see the same keys
+        return softmax_over_visible(of_layer.to(visible.device), visible)
+
+    return Replacement(heads, pattern)
+
+
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """Losses of one row of the table, a loss per draw."""
+class FeatureLogits:
+    """Logits of feature models on any windows."""
 
-    draws: Sequence[TextLoss]
-    feature_models: Sequence[TextLoss]
-    """Draws of the same heads with their own feature models; empty if these are the draws."""
+    models: Sequence[FeatureModel]
+    """One per head of the model, layer by layer and head by head."""
+    fitted_on: Texts
+    model: Model
+    """Model that is run for the heads' values of `BIGRAMS`."""
+
+    def on(self, windows: Sequence[Window]) -> LogitsByLayer:
+        """The logits at all cells of windows that run together, by layer."""
+        texts = self.fitted_on.on(windows)
+        layers = {model.layer for model in self.models if model.has_content}
+        contents = contents_of(self.model, texts, layers)
+        heads_of_layer: dict[int, list[Tensor]] = {}
+        for model in self.models:
+            content = contents[model.layer][model.head] if model.has_content else None
+            logits = torch.zeros(len(windows), texts.width, texts.width)
+            logits[texts.window, texts.query] = term_logits(model, texts, content).logits.sum(0)
+            heads = heads_of_layer.setdefault(model.layer, [])
+            heads.append(logits)
+        return {layer: torch.stack(heads, 1) for layer, heads in heads_of_layer.items()}
 
 
-def _numbers(
-    measured: _Measured, unchanged: TextLoss, documents: Int[ndarray, " window"], seed: int
-) -> dict[str, float]:
-    """The numbers of a row."""
-    # windows of a document are resampled together
-    before = _by_document([unchanged], documents)
-    after = _by_document(measured.draws, documents)
-    risen = rise(after, before, seed=seed)
-    numbers = {
-        "loss": after.mean,
-        "rise": risen.mean,
-        "ci_low": risen.low,
-        "ci_high": risen.high,
-        "perplexity": exp(after.mean),
-        "lowest": exp(min(loss.mean for loss in measured.draws)),
-        "highest": exp(max(loss.mean for loss in measured.draws)),
-        "increase": 100 * expm1(risen.mean),
-    }
-    if measured.feature_models:
-        of_models = _by_document(measured.feature_models, documents)
-        over = rise(after, of_models, seed=seed)
-        numbers |= {"over_model": over.mean, "over_low": over.low, "over_high": over.high}
-    return numbers
+@dataclass(frozen=True, eq=False)
+class StandIns:
+    """All replacements of patterns."""
+
+    features: FeatureLogits
+    means: Mapping[int, MeanByDistance]
+    """By layer."""
+    attention_kind: AttentionKind
+
+    def on(self, windows: Sequence[Window]) -> dict[str, LogitsByLayer]:
+        """The logits of every replacement on windows that run together, by its name."""
+        width = max(map(len, windows))
+        of_models = self.features.on(windows)
+        layers = list(self.means)
+        kind = self.attention_kind
+        by_sink = {layer: m.logits_with_sink(width, kind) for layer, m in self.means.items()}
+        by_distance = {layer: m.logits(width) for layer, m in self.means.items()}
+        return {
+            FEATURE_MODEL: of_models,
+            OTHER_HEAD: of_next_head(of_models),
+            SINK_AND_DISTANCE: by_sink,
+            DISTANCE: by_distance,
+            FIRST_TOKEN: first_token_logits(layers, width),
+            UNIFORM: uniform_logits(layers, width),
+        }
+
+
+def of_next_head(logits: LogitsByLayer) -> LogitsByLayer:
+    """The logits of the next head of each layer; of the first head for the last one."""
+    return {layer: heads.roll(-1, dims=1) for layer, heads in logits.items()}
+
+
+def uniform_logits(layers: Sequence[int], width: int) -> LogitsByLayer:
+    """Equal logits of all keys."""
+    return dict.fromkeys(layers, torch.zeros(1, 1, width, width))
+
+
+def first_token_logits(layers: Sequence[int], width: int) -> LogitsByLayer:
+    """All attention on the first token."""
+    logits = torch.zeros(1, 1, width, width)
+    logits[..., 0] = _ONLY_KEY
+    return dict.fromkeys(layers, logits)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanByDistance:
+    """Mean attention of each head of a layer by distance, on the windows that fit.
+
+    The entry at `longest` + d is the mean over all pairs of a query and a key d tokens before it;
+    of encoders d may be below 0.
+    """
+
+    longest: int
+    """Largest distance."""
+    all_keys: Float[Tensor, "head distance"]
+    """Mean attention."""
+    later_keys: Float[Tensor, "head distance"]
+    """Mean attention on keys other than the first token."""
+    first_token: Float[Tensor, " head"]
+    """Mean share of the first token over the queries after it."""
+
+    def logits(self, width: int) -> HeadLogits:
+        """Logarithms of the mean pattern by distance."""
+        return self._at_cells(self.all_keys, width).clamp_min(_TINY).log()[None]
+
+    def logits_with_sink(self, width: int, attention_kind: AttentionKind) -> HeadLogits:
+        """Logarithms of a pattern in which the first token has its mean share.
+
+        Other keys share the rest by their distance.
+        """
+        hidden = torch.from_numpy(attention_kind.hidden(width))
+        pattern = self._at_cells(self.later_keys, width).masked_fill(hidden, 0)
+        pattern[..., 0] = 0
+        total = pattern.sum(-1, keepdim=True).clamp_min(_TINY)
+        later_share = 1 - self.first_token[:, None, None]
+        pattern = pattern * later_share / total
+        pattern[..., 0] = self.first_token[:, None]
+        return pattern.clamp_min(_TINY).log()[None]
+
+    def _at_cells(
+        self, by_distance: Float[Tensor, "head distance"], width: int
+    ) -> Float[Tensor, "head query key"]:
+        position = torch.arange(width)
+        distance = position[:, None] - position[None, :]
+        offset = (distance + self.longest).clamp(0, 2 * self.longest)
+        return by_distance[:, offset]
+
+
+def means_by_distance(model: Model, windows: Sequence[Window]) -> dict[int, MeanByDistance]:
+    """Mean attention by distance of every layer on windows."""
+    longest = max(len(window) for window in windows) - 1
+    sums: dict[int, _DistanceSums] = {}
+
+    def add(attention: LayerAttention) -> None:
+        of_layer = sums.setdefault(attention.layer, _DistanceSums(longest, model.heads))
+        patterns = next(attention.probabilities()).float().cpu()
+        for pattern, window in zip(patterns, attention.windows, strict=True):
+            of_layer.add(pattern, window)
+
+    batch_tokens = batch_tokens_on(model.device)
+    stream_attention(model, windows, whole_patterns, add, batch_tokens=batch_tokens)
+    return {layer: of_layer.means() for layer, of_layer in sums.items()}
+
+
+class _DistanceSums:
+    """Sums of a layer's attention by distance."""
+
+    def __init__(self, longest: int, heads: int) -> None:
+        self.longest = longest
+        distances = 2 * longest + 1
+        self.all_keys = torch.zeros(distances, heads)
+        self.later_keys = torch.zeros(distances, heads)
+        self.count = torch.zeros(distances)
+        self.later_count = torch.zeros(distances)
+        self.first_token = torch.zeros(heads)
+        self.queries = 0
+
+    def add(self, pattern: Float[Tensor, "head query key"], window: Window) -> None:
+        """Add the visible cells of a window; `pattern` may be padded."""
+        hidden = torch.from_numpy(window.attention_kind.hidden(len(window)))
+        query, key = torch.nonzero(~hidden, as_tuple=True)
+        attention = pattern[:, query, key].T
+        offset = query - key + self.longest
+        is_later = key > 0
+        self.all_keys.index_add_(0, offset, attention)
+        self.later_keys.index_add_(0, offset[is_later], attention[is_later])
+        self.count += torch.bincount(offset, minlength=len(self.count))
+        self.later_count += torch.bincount(offset[is_later], minlength=len(self.count))
+        self.first_token += pattern[:, 1 : len(window), 0].sum(1)
+        self.queries += len(window) - 1
+
+    def means(self) -> MeanByDistance:
+        """Sums divided by the number of pairs, or of queries."""
+        pairs = self.count.clamp_min(1)[:, None]
+        later_pairs = self.later_count.clamp_min(1)[:, None]
+        return MeanByDistance(
+            longest=self.longest,
+            all_keys=(self.all_keys / pairs).T,
+            later_keys=(self.later_keys / later_pairs).T,
+            first_token=self.first_token / self.queries,
+        )

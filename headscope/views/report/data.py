@@ -19,22 +19,19 @@ from headscope.measure.example import Example
 from headscope.measure.tally import SIDE, picture_title
 from headscope.runs.patterns import lower_triangle
 from headscope.settings import not_default
-from headscope.statistics.cautions import WORDS
 from headscope.statistics.columns import PRELIMINARY, REPLICATES
-from headscope.statistics.head_lists import best_heads, strongest
+from headscope.statistics.conditions import matched_control_keys
+from headscope.statistics.head_lists import best_heads, strongest, undecided
+from headscope.statistics.in_words import CAUTIONS, causes_in_words
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tag_counts import tag_counts
 from headscope.statistics.tags import countable_types, is_undecided
-from headscope.statistics.untagged_heads import undecided
-from headscope.statistics.wording import matched_control_keys
 from headscope.stimuli.natural_text import TEXT
-from headscope.views.caution_marks import MEANINGS
-from headscope.views.head_account import cause_lines
-from headscope.views.report.sentences import (
-    head_sentences,
+from headscope.views.report.wording import (
     in_words,
     instances_of,
     ladders,
+    lines_of_heads,
     relation_label,
     threshold_sensitivity,
     types_in_words,
@@ -85,7 +82,7 @@ def page_data(run: Result) -> dict[str, Any]:
         "threshold_sensitivity": threshold_sensitivity(tag_counts(table)),
         "means": mean_pictures(run),
         "ladders": ladders(run),
-        "cautions": {column: [word, MEANINGS[column]] for column, word in WORDS.items()},
+        "cautions": {column: [*words] for column, words in CAUTIONS.items()},
         "examples": [_example(example) for example in run.examples],
         "info": {key: value for key, value in info.items() if key not in ("relations", "places")},
         "not_default": not_default(info.get("settings", {})),
@@ -159,10 +156,10 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in undecided_heads.iterrows()
     }
-    lines, rows = head_sentences(run), []
+    lines, rows = lines_of_heads(run), []
     for name, row in zip(run.heads.index, run.heads.to_dict("records"), strict=True):
         at = row["layer"], row["head"]
-        causes = [] if run.causes is None else cause_lines(run.causes, *at)
+        causes = [] if run.causes is None else causes_in_words(run.causes, *at)
         extra = {"undecided": sentences.get(name), "deeds": lines[at], "causes": causes}
         rows.append({key: _plain(value) for key, value in row.items()} | extra)
     return rows

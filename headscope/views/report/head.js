@@ -73,7 +73,8 @@ function bars(index) {
   const box = el("div", { class: "bars" });
   for (const r of order) {
     const value = (column) => r[column][index];
-    const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, lift ${number(value("lift"))} ` +
+    const matched = value("matched_control");
+    const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, ${matched === null ? "" : `matched ${number(matched)}, `}lift ${number(value("lift"))} ` +
       `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.baseline_rate === null ? "" : ` (baseline ${number(r.baseline_rate)})`) +
@@ -83,13 +84,22 @@ function bars(index) {
     const track = el("div", { class: "track", role: "img", "aria-label": message },
       el("div", { class: `bar type-${typeClass(r.type)}`, style: `width:${width(value("mass"))}` }),
       el("div", { class: "control", style: `left:${width(base)}` }),
+      matched === null ? null : el("div", { class: "matched", style: `left:${width(matched)}` }),
       value("ci_low") === null ? null : el("div", { class: "interval", style: `left:${width(base + value("ci_low"))};right:calc(100% - ${width(base + value("ci_high"))})` }));
     box.append(el("div", { class: `relation${r.tagged[index] ? " tagged" : r.undecided.includes(index) ? " undecided" : ""}` },
       el("a", { class: "name", href: `#type=${encodeURIComponent(r.type)}` }, relationName(r), cautionsOf(r, index), r.undecided.includes(index) ? " ?" : ""), track, el("span", { class: "value" }, `${number(value("mass"))} (${number(base)})`),
       conditions(r, index, message.split(": ")[1])));
   }
-  box.append(el("p", { class: "small" }, "Bar: mass. Black line: control. Bracket: control + 95 % interval of the lift. Only relations with at least 50 queries: first those that give a tag, then those (?) that this text does not separate from a baseline."), columnsInWords());
+  const anyMatched = order.some((r) => r.matched_control[index] !== null);
+  box.append(barsLegend(typeClass(order.length ? order[0].type : ""), anyMatched), el("p", { class: "small" }, "Only relations with at least 50 queries: first those that give a tag, then those (?) that this text does not separate from a baseline."), columnsInWords());
   return box;
+}
+
+/* What a bar and the marks on it show. */
+function barsLegend(colour, anyMatched) {
+  const sign = (name) => el("span", { class: "track", "aria-hidden": "true" }, el("span", { class: name === "bar" ? `bar type-${colour}` : name, style: name === "bar" ? "width:100%" : name === "interval" ? "left:15%;right:15%" : "left:50%" }));
+  const signs = [["bar", "mass"], ["control", "control"], ...(anyMatched ? [["matched", "matched control"]] : []), ["interval", "control + 95\u00a0% interval of the lift"]];
+  return el("p", { class: "small bars-legend" }, signs.flatMap(([name, meaning]) => [el("span", { class: "value" }, sign(name), " ", meaning), " "]));
 }
 
 /* Definitions of the columns and numbers. */
@@ -97,6 +107,7 @@ function columnsInWords() {
   const message = [
     ["mass", "mean share of a query's attention on the targets of the relation, 0 to 1"],
     ["control", "the same for control keys, such as other words of the target's class at nearby distances"],
+    ["matched control", "attention that other words put on words of that class at that distance"],
     ["lift, 95 %", "mass − control, with its 95 % interval (bootstrap over documents)"],
     ["q", "one-sided test of a lift above 0, Benjamini–Hochberg over all heads and relations"],
     ["n", "number of queries"],

@@ -17,7 +17,7 @@ from headscope.runs.patterns import lower_triangle
 from headscope.views.html_page import REPORT, page_file, page_style, style_class
 from headscope.views.report import packed
 from headscope.views.report.data import hundredths, to_json
-from headscope.views.report.sentences import types_in_words
+from headscope.views.report.wording import types_in_words
 from headscope.views.task_page.drawing import PLURAL, circuit_figure, draw
 from headscope.views.task_page.layout import Layout, lay_out
 from headscope.views.task_page.words import (

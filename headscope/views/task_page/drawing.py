@@ -157,7 +157,7 @@ def edge_width(effect: float | None, strongest: float) -> float:
 
 
 def _strongest(edges: Iterable[Edge]) -> float:
-    return max((abs(mean_of(edge.facts.get("effect")) or 0.0) for edge in edges), default=0.0)
+    return max((abs(mean_of(edge.entry.get("effect")) or 0.0) for edge in edges), default=0.0)
 
 
 def raises(value: Any) -> bool:
@@ -170,17 +170,17 @@ def _edges(layout: Layout) -> list[str]:
     strongest = _strongest(layout.edges)
     lines = []
     for edge in layout.edges:
-        effect, via = mean_of(edge.facts.get("effect")), str(edge.facts.get("via"))
+        effect, via = mean_of(edge.entry.get("effect")), str(edge.entry.get("via"))
         (x1, y1), (x2, y2), (x3, y3), (x4, y4) = edge.points
         path = f"M{x1:.1f} {y1:.1f}C{x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f} {x4:.1f} {y4:.1f}"
-        is_hollow = raises(edge.facts.get("effect"))
+        is_hollow = raises(edge.entry.get("effect"))
         thick = max(edge_width(effect, strongest), 3.6 if is_hollow else 0)
         if edge.number is None:
-            thick = 0.8 + 3.2 * (mean_of(edge.facts.get("mass")) or 0.0)
+            thick = 0.8 + 3.2 * (mean_of(edge.entry.get("mass")) or 0.0)
             stroke = f'stroke="{DIM}" stroke-width="{thick:.2f}" stroke-opacity="0.45"'
             lines.append(f'<path class="attends" d="{path}" fill="none" {stroke}/>')
             continue
-        dashes = "" if edge.facts.get("confirmed") else ' stroke-dasharray="6 4"'
+        dashes = "" if edge.entry.get("confirmed") else ' stroke-dasharray="6 4"'
         colour = COLOURS.get(via, DIM)
         curve = f'd="{path}" fill="none" stroke-linecap="butt"'
         lines.append(
@@ -199,7 +199,7 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
     """The letter of its input where an edge enters a head."""
     ports = {}
     for edge in edges:
-        via = str(edge.facts.get("via"))
+        via = str(edge.entry.get("via"))
         ports[edge.receiver.name, via] = (*edge.points[3], via)
     lines = []
     for x, y, via in ports.values():
@@ -279,7 +279,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     unit = visible(str((circuit.get("task") or {}).get("unit") or " ")).strip()
     edges = [edge for edge in layout.edges if edge.number is not None]
     strongest = _strongest(edges)
-    vias = [via for via in COLOURS if any(edge.facts.get("via") == via for edge in edges)]
+    vias = [via for via in COLOURS if any(edge.entry.get("via") == via for edge in edges)]
 
     def line(kind: str, colour: str, thick: float = 3.0, style: str = "") -> str:
         return (
@@ -295,12 +295,12 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     if len(edges) < len(layout.edges):
         attends = line("attends", DIM, 2.0, ' stroke-opacity="0.45"')
         signs.append((attends, "attends to, thicker: more"))
-    if any(not edge.facts.get("confirmed") for edge in edges):
+    if any(not edge.entry.get("confirmed") for edge in edges):
         signs.append((line("under", DIM, 2.0, ' stroke-dasharray="6 4"'), "not confirmed"))
     if strongest:
         thick = line("under", DIM, _THICK)
         signs.append((thick, f"path’s effect of {strongest:.2f} {unit}, thinner: less".strip()))
-    if any(raises(edge.facts.get("effect")) for edge in edges):
+    if any(raises(edge.entry.get("effect")) for edge in edges):
         hollow = line("under", DIM, 5.0) + line("core", PAPER, 2.0)
         signs.append((hollow, "better without this path"))
     heads = [node.head for node in layout.nodes if node.head]

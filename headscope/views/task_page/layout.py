@@ -84,7 +84,7 @@ def text_width(text: str, size: float) -> float:
 
 
 @dataclass
-class Column:
+class TokenColumn:
     """A token of the prompt, several that are folded, or a role that the prompt lacks."""
 
     text: str
@@ -118,7 +118,8 @@ class Edge:
 
     number: int | None
     """Place in the list of paths; None for a head's attention on a role."""
-    facts: Mapping[str, Any]
+    entry: Mapping[str, Any]
+    """Its entry in that list."""
     sender: Node
     receiver: Node
     points: Float[ndarray, "point xy"] = field(default_factory=lambda: np.zeros((4, 2)))
@@ -128,7 +129,7 @@ class Edge:
 class Layout:
     """Everything in the drawing but its heading and its legend."""
 
-    columns: list[Column]
+    columns: list[TokenColumn]
     nodes: list[Node]
     edges: list[Edge]
     rows: dict[tuple[int, int], float]
@@ -273,7 +274,7 @@ def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:
 
 def _columns(
     prompts: Sequence[Mapping[str, Any]], acting: set[str], attended: set[str]
-) -> tuple[int | None, list[Column]]:
+) -> tuple[int | None, list[TokenColumn]]:
     """The prompt that has the most of the roles, and its tokens as columns.
 
     Tokens whose role is not in the drawing are folded if the prompt is wide. A role that has nodes
@@ -291,7 +292,7 @@ def _columns(
         pairs = zip(prompts[number]["tokens"], prompts[number]["roles"], strict=True)
         for at, (token, role) in enumerate(pairs):
             text = short(token.strip(" ") or token)
-            columns.append(Column(text, str(role or OTHER), 0.0, [at]))
+            columns.append(TokenColumn(text, str(role or OTHER), 0.0, [at]))
     if sum(text_width(column.text, TOKEN_SIZE) + 8 + _TOKEN_GAP for column in columns) > _WIDE:
         folded = []
         for is_quiet, run in groupby(
@@ -300,11 +301,11 @@ def _columns(
             members = list(run)
             if is_quiet and len(members) > 1:
                 tokens = [at for column in members for at in column.tokens]
-                members = [Column("…", OTHER, 0.0, tokens)]
+                members = [TokenColumn("…", OTHER, 0.0, tokens)]
             folded.extend(members)
         columns = folded
     present = {column.role for column in columns} - {OTHER}
-    missing = [Column("–", role, 0.0) for role in sorted(acting - present)]
+    missing = [TokenColumn("–", role, 0.0) for role in sorted(acting - present)]
     columns = [*missing, *columns]
 
     # a role is named below the last of its tokens, if the drawing uses it or it is short
@@ -316,7 +317,7 @@ def _columns(
     return number, columns
 
 
-def column_of(columns: Sequence[Column], role: str) -> Column:
+def column_of(columns: Sequence[TokenColumn], role: str) -> TokenColumn:
     """The last column of a role; of `other`, the one that stands for it."""
     matches = [column for column in columns if column.role == role]
     if role == OTHER:
@@ -347,7 +348,7 @@ def _lanes(nodes: Sequence[Node], role: str) -> Lanes:
     return Lanes(max(max(map(rows.count, rows)), spare), step)
 
 
-def _spread(columns: list[Column], lanes: Mapping[str, Lanes], roles: set[str]) -> float:
+def _spread(columns: list[TokenColumn], lanes: Mapping[str, Lanes], roles: set[str]) -> float:
     """Give the columns their middles, in their order; the width of all of them."""
     last_end, last_half, previous, edge = 0, 0.0, MARGIN + 0.0, MARGIN + 0.0
     for at, column in enumerate(columns):
@@ -375,7 +376,7 @@ def _settle(
     edges: list[Edge],
     *,
     lanes: Mapping[str, Lanes],
-    columns: Sequence[Column],
+    columns: Sequence[TokenColumn],
     rows: Mapping[tuple[int, int], float],
 ) -> None:
     """Choose lanes so that few curves pass behind nodes; then all nodes have their places."""
@@ -437,7 +438,7 @@ def _curves(
         # from the top of the sender to the receiver's port
         start_x = edge.sender.x
         start_y = edge.sender.y - NODE_HEIGHT / 2
-        end_x = edge.receiver.x + _PORTS.get(str(edge.facts.get("via")), 0.0)
+        end_x = edge.receiver.x + _PORTS.get(str(edge.entry.get("via")), 0.0)
         end_y = edge.receiver.y + NODE_HEIGHT / 2
         if edge.number is not None:
             end_y += 3  # room for the letter of the port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headscope.corpus.code import read_python
+from headscope.corpus.python_files import read_python
 from tests.relations.type_file import Example
 
 CODE = """\

@@ -13,11 +13,11 @@ from headscope.measure.example import Example
 from headscope.relations import head_types
 from headscope.relations.dependents import DEPENDENTS, governor_of
 from headscope.statistics.columns import GENERAL
-from headscope.statistics.conditions import CONDITIONS, Numbers
+from headscope.statistics.head_lists import partial_sinks
+from headscope.statistics.in_words import condition_results, partial_sink_in_words
 from headscope.statistics.result import Result
 from headscope.statistics.tag_counts import TagCounts
-from headscope.views.head_account import direct_effect_lines, partial_sink_lines
-from headscope.views.prose import render
+from headscope.views.head_account import direct_effect_lines
 
 # after https://universaldependencies.org/u/pos/
 _CLASSES = {
@@ -104,10 +104,19 @@ def threshold_sensitivity(counts: Mapping[str, TagCounts]) -> str:
     """Sentence on the tags lost if thresholds are a tenth higher, and added if they are a tenth
     lower; empty if there are no tags.
     """
-    return render("threshold_sensitivity", counts=counts)
+    changes = []
+    for noun, count in counts.items():
+        lost = count.now - count.higher
+        added = count.lower - count.now
+        changes.append(
+            f"thresholds 10 % higher take {lost} of {count.now} {noun} away, thresholds 10 % lower "
+            f"add {added}"
+        )
+    sentence = "; ".join(changes)
+    return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""
 
 
-def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
+def lines_of_heads(run: Result) -> dict[tuple[int, int], list[str]]:
     """The lines of each head: general labels, partial sinks, effects and feature model.
 
     Args:
@@ -116,7 +125,9 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     Returns:
         By layer and head.
     """
-    sinks = partial_sink_lines(run.evidence_with_thresholds)
+    sinks = {}
+    for row in partial_sinks(run.evidence_with_thresholds).to_dict("records"):
+        sinks[row["layer"], row["head"]] = partial_sink_in_words(row)
     is_tagged = run.evidence["tagged"].astype(bool)
     # each general label once, by layer and head
     labels = run.evidence[is_tagged][["layer", "head", "type", GENERAL]].drop_duplicates()
@@ -130,20 +141,16 @@ def head_sentences(run: Result) -> dict[tuple[int, int], list[str]]:
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines = list(general.get(key, ()))
-        if sinks.get(key):
+        if key in sinks:
             lines.append(sinks[key])
         if run.effects is not None:
             effects = direct_effect_lines(run.effects, run.info.get("effects", {}), *key)
             lines += [f"Direct effect: {line}." for line in effects]
-        lines += _feature_model(run, row)
+        if run.feature_models is not None and pd.notna(row.get("explained")):
+            explained = f"explains {row['explained']:.0%} of its bits"
+            lines.append(f"Feature model ({explained}): {row['feature_model']}")
         sentences[key] = lines
     return sentences
-
-
-def _feature_model(run: Result, row: dict[Any, Any]) -> list[str]:
-    if run.feature_models is None or pd.isna(row.get("explained")):
-        return []
-    return [f"Feature model (explains {row['explained']:.0%} of its bits): {row['feature_model']}"]
 
 
 def ladders(run: Result) -> list[dict[str, Any]]:
@@ -162,24 +169,15 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     if table.empty:
         return []
     table = table.sort_values(["tagged", "lift"], ascending=False, kind="stable")
-    numbers = Numbers(table)
-    applicable = {c.name: None if c.applies is None else c.applies(numbers) for c in CONDITIONS}
-    fails = {c.name: c.fails(numbers).tolist() for c in CONDITIONS}
-    margins = {c.name: None if c.margin is None else c.margin(numbers) for c in CONDITIONS}
-    return [
-        {
-            "layer": int(row["layer"]),
-            "head": int(row["head"]),
-            "relation": row["id"],
-            "steps": [
-                [
-                    c.name,
-                    c.message(row, margins[c.name], i) if fails[c.name][i] else c.describe(row),
-                    int(not fails[c.name][i]),
-                ]
-                for c in CONDITIONS
-                if (where := applicable[c.name]) is None or where[i]
-            ],
-        }
-        for i, row in enumerate(table.to_dict("records"))
-    ]
+    rows = []
+    for row, results in zip(table.to_dict("records"), condition_results(table), strict=True):
+        steps = [[result.condition.name, result.numbers, int(result.holds)] for result in results]
+        rows.append(
+            {
+                "layer": int(row["layer"]),
+                "head": int(row["head"]),
+                "relation": row["id"],
+                "steps": steps,
+            }
+        )
+    return rows
