@@ -39,7 +39,11 @@ LEAST_TOP = 0.2
 """Least share of hard queries at which the target must have the most attention of all tokens but
 sinks. Ours, as the share beyond the surrogate: a head that attends more to words which are no
 candidates, such as "of", at more than four of five does not look for its target there."""
+LEAST_REPLICATES = 0.5
+"""Least probability of the tag on another text of this size. A tag that another text would more
+likely not give says too little of the head."""
 QUERIES, Q_VALUE, HARD_QUERIES = "queries", "q value", "hard queries"
+ANOTHER_TEXT = "another text"
 SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
@@ -469,7 +473,22 @@ def _spread_in_words(row: Row) -> str:
     return f"{times:.1f} × the spread of its effects over the text's tokens, needs {STANDS_OUT:g}"
 
 
-CONDITIONS = (
+def _holds_here(numbers: Numbers) -> _Truth:
+    """Rows that this text tags, and for which it is known what another text would do."""
+    rows = numbers.has("replicates")
+    for condition in ON_THIS_TEXT:
+        rows = rows & ~condition.fails(numbers)
+    return rows
+
+
+def _another_text_in_words(row: Row) -> str:
+    return (
+        f"another text of this size gives the tag with probability {row['replicates']:.2f}, "
+        f"needs {LEAST_REPLICATES:g}"
+    )
+
+
+ON_THIS_TEXT = (
     Condition(
         name=QUERIES,
         holds=_has_enough_queries,
@@ -574,6 +593,18 @@ CONDITIONS = (
         means="the lift against the head's effect on any token of the text",
     ),
 )
+"""Conditions on the numbers of this text."""
+CONDITIONS = (
+    *ON_THIS_TEXT,
+    Condition(
+        name=ANOTHER_TEXT,
+        holds=lambda t: t["replicates"] >= LEAST_REPLICATES,
+        describe=_another_text_in_words,
+        applies=_holds_here,
+        means="probability that another text of this size meets the conditions above",
+    ),
+)
+"""All conditions of a tag. What another text would do is asked only where this text gives a tag."""
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
@@ -603,6 +634,9 @@ def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
             includes_threshold = condition.margin(numbers).high >= 0
         if condition.is_open is not None:
             includes_threshold = includes_threshold | condition.is_open(numbers)
+        # a text that gives the tag does not reject it, whatever another one may do
+        if condition.name == ANOTHER_TEXT:
+            includes_threshold = ~includes_threshold
         holds = ~failed[condition.name].to_numpy()
         rows &= holds | includes_threshold
     return rows

@@ -23,9 +23,9 @@ from headscope.measure.tally import Tally
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MIN_QUERIES, Relation
 from headscope.statistics.conditions import (
-    CONDITIONS,
     HARD_QUERIES,
     MAX_Q,
+    ON_THIS_TEXT,
     Q_VALUE,
     Numbers,
     has_no_interval,
@@ -314,7 +314,7 @@ class PartialEvidence:
 def _margins(rows: Numbers, share: float) -> dict[str, _Margin]:
     """Margins of the conditions that apply to a relation, as the whole text will have them."""
     margins = {}
-    for condition in CONDITIONS:
+    for condition in ON_THIS_TEXT:
         if condition.margin is None:
             continue
         if condition.name == Q_VALUE:

@@ -27,6 +27,7 @@ from headscope.statistics.columns import (
     rows_of_head,
 )
 from headscope.statistics.conditions import (
+    ANOTHER_TEXT,
     BESIDE_LIFT,
     CONDITIONS,
     Condition,
@@ -239,6 +240,7 @@ def _finding(rows: pd.DataFrame) -> list[str]:
             sentences.append(f"It is right at {hits}.")
             sentences += _at_hard_queries(row)
         # the verdict, with the numbers of the one condition that fails, or the names of several
+        states_replicates = False
         if row["tagged"]:
             if caution := preliminary_in_words(row):
                 sentences.append(f"The tag is preliminary: {caution}.")
@@ -246,12 +248,13 @@ def _finding(rows: pd.DataFrame) -> list[str]:
             verdict = _VERDICTS.get(str(row["verdict"]), "No tag")
             failing = [result for result in results if not result.holds]
             if len(failing) == 1:
+                states_replicates = failing[0].condition.name == ANOTHER_TEXT
                 verdict += f": {failing[0].numbers}"
             elif failing:
                 names = ", ".join(result.condition.name for result in failing)
                 verdict += f": it fails {names}"
             sentences.append(f"{verdict}.")
-        if _is_known(row[REPLICATES]):
+        if _is_known(row[REPLICATES]) and not states_replicates:
             sentences.append(
                 f"Another text of this size gives the tag with probability {row[REPLICATES]:.2f}."
             )

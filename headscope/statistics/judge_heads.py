@@ -43,7 +43,14 @@ from headscope.statistics.columns import (
     TEXT_COLUMNS,
     strongest_effects_first,
 )
-from headscope.statistics.conditions import CONDITIONS, LEAST_TOP, MAX_Q, MIN_HARD, TIMES_CONTROL
+from headscope.statistics.conditions import (
+    CONDITIONS,
+    LEAST_REPLICATES,
+    LEAST_TOP,
+    MAX_Q,
+    MIN_HARD,
+    TIMES_CONTROL,
+)
 from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.head_table import head_table, types_of_heads
@@ -67,6 +74,7 @@ THRESHOLDS: Mapping[str, Any] = {
     "max_q_value": MAX_Q,
     "min_hard_queries": MIN_HARD,
     "least_top_share": LEAST_TOP,
+    "least_replicates": LEAST_REPLICATES,
     "times_control": TIMES_CONTROL,
     "times_label": TIMES_LABEL,
     "partial_sink": PARTIAL_SINK,
@@ -118,14 +126,17 @@ def with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
     These are `verdict`, `tagged`, `replicates` and `text_verdict`.
     """
-    verdict = verdicts(table)
+    judged = table.assign(replicates=replicates(table))
+    verdict = verdicts(judged)
     # what the verdict would be without the challenge set
-    of_text = {column: table[name] for column, name in TEXT_COLUMNS.items() if name in table}
-    return table.assign(
+    of_text = table.assign(
+        **{column: table[name] for column, name in TEXT_COLUMNS.items() if name in table}
+    )
+    of_text = of_text.assign(replicates=replicates(of_text))
+    return judged.assign(
         verdict=verdict,
         tagged=verdict == TAGGED,
-        replicates=replicates(table),
-        text_verdict=verdicts(table.assign(**of_text)),
+        text_verdict=verdicts(of_text),
     )
 
 

@@ -20,9 +20,9 @@ from scipy.special import ndtr, ndtri
 
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.conditions import (
-    CONDITIONS,
     MAX_Q,
     MIN_HARD,
+    ON_THIS_TEXT,
     Q_VALUE,
     Numbers,
     has_no_interval,
@@ -53,7 +53,7 @@ def replicates(table: pd.DataFrame) -> Float[ndarray, " row"]:
     by_condition.append(passes_again(distance, np.ones_like(distance)))
 
     # every other condition by its margin; what does not apply holds for certain
-    for condition in CONDITIONS:
+    for condition in ON_THIS_TEXT:
         if condition.margin is None or condition.name == Q_VALUE:
             continue
         margin = condition.margin(numbers)

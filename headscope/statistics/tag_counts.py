@@ -8,6 +8,7 @@ import pandas as pd
 
 from headscope.relations import head_types
 from headscope.statistics.conditions import failures
+from headscope.statistics.replication import replicates
 
 LOWER, HIGHER = 0.9, 1.1
 
@@ -50,5 +51,6 @@ def tag_counts(table: pd.DataFrame) -> dict[str, TagCounts]:
 def _tags_at(table: pd.DataFrame, factor: float) -> int:
     """Heads with a tag of each type, summed over types, by thresholds times a factor."""
     varied = table.assign(threshold=table["threshold"] * factor)
+    varied = varied.assign(replicates=replicates(varied))
     tagged = varied[~failures(varied).any(axis=1)]
     return len(tagged.drop_duplicates(["type", "layer", "head"]))

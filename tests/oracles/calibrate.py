@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
 from tests.oracles.network import save_random
 from tests.oracles.planted import HEADS, LAYOUTS, PlantedHead, by_place, save_planted
+from tests.oracles.planted_syntax import SYNTAX_HEADS, Language
 from tests.oracles.power import main as print_power
 from tests.oracles.words import sentence_texts, vocabulary
 
@@ -61,7 +63,32 @@ def planted_rows(
         return save_planted(layout, words, folder, noise=noise)
 
     settings = {"max_tokens": max_tokens, "max_length": MAX_LENGTH}
-    return _classified(corpus, product(layouts, noises), save, _score_heads, **settings)
+    score = partial(_score_heads, heads=HEADS)
+    return _classified(corpus, product(layouts, noises), save, score, **settings)
+
+
+def syntax_rows(layouts: Sequence[str] = LAYOUTS, noises: Sequence[float] = NOISES) -> pd.DataFrame:
+    """Tags that hand-built heads get in an artificial language where agreement shows the tree.
+
+    Returns:
+        A row per layout × noise × head as in `planted_rows`.
+    """
+    language = Language(SEED)
+    corpus = language.corpus(DOCUMENTS, SEED)
+
+    def save(layout: str, noise: float, folder: Path) -> Path:
+        return save_planted(
+            layout,
+            language.words,
+            folder,
+            heads=SYNTAX_HEADS,
+            traits=language.traits,
+            noise=noise,
+        )
+
+    settings = {"max_tokens": MAX_TOKENS, "max_length": MAX_LENGTH}
+    score = partial(_score_heads, heads=SYNTAX_HEADS)
+    return _classified(corpus, product(layouts, noises), save, score, **settings)
 
 
 def writer_rows(
@@ -154,7 +181,7 @@ def _classified(
 ) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "controlled.conllu"
+        file = Path(folder) / "text.conllu"
         file.write_text(corpus, encoding="utf-8")
         for layout, noise in grid:
             model = save(layout, noise, Path(folder) / f"{layout}-{noise}")
@@ -171,9 +198,9 @@ def _classified(
     return pd.DataFrame(rows)
 
 
-def _score_heads(run: Result) -> Iterator[dict[str, Any]]:
+def _score_heads(run: Result, heads: Sequence[PlantedHead]) -> Iterator[dict[str, Any]]:
     evidence = run.evidence[run.evidence["tagged"].astype(bool)]
-    for (layer, index), head in by_place(HEADS).items():
+    for (layer, index), head in by_place(heads).items():
         tagged = evidence[(evidence["layer"] == layer) & (evidence["head"] == index)]
         tags = list(tagged["type"] + "/" + tagged["relation"])
         yield {
@@ -216,6 +243,8 @@ def main() -> None:
     """Print all tables."""
     print("Planted heads found (false tags), by noise on every weight:")
     print(counts_by_noise(planted_rows()))
+    print("\nThe same in an artificial language:")
+    print(counts_by_noise(syntax_rows()))
     print("\nThe same for direct effects:")
     print(counts_by_noise(writer_rows()))
     for direct_effects in (False, True):

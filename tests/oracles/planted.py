@@ -5,7 +5,7 @@ A head's score of a query and a key is a sum of terms: what the query is and wha
 they hold the same word, how far apart are they. Heads that look for something rest on the first
 token when they do not find it, as trained heads do.
 
-Each word's embedding holds a random code of its own, its features, and what keeps all embeddings
+Each word's embedding holds a random code of its own, its traits, and what keeps all embeddings
 of one length; every coordinate comes again with the other sign, so that a layer norm is only a
 constant factor. GPT-2's positions are waves of many lengths; GPT-NeoX's are its rotary ones.
 """
@@ -30,7 +30,7 @@ from tests.oracles.network import (
     save_network,
     wave_positions,
 )
-from tests.oracles.words import FEATURES, features, save_tokenizer
+from tests.oracles.words import Traits, english_traits, save_tokenizer
 
 MATCH_LOGITS, SINK_LOGITS = 120.0, 60.0
 """Scores, in nats, of a key that fits its query and of the first token."""
@@ -61,7 +61,7 @@ def by_place(heads: Sequence[_Head]) -> dict[tuple[int, int], _Head]:
 class PlantedHead(BuiltHead):
     """One head. All gains are in nats of attention score.
 
-    `fits` are pairs (query feature, key feature), `None` for any query. `same` compares the
+    `fits` are pairs (query trait, key trait), `None` for any query. `same` compares the
     query's word with the key's (`word`) or with the word before the key (`previous`).
     """
 
@@ -178,18 +178,27 @@ LAYOUTS = ("gpt2", "gpt_neox")
 LAYERS, PER_LAYER, D_HEAD, CONTEXT = 2, 10, 104, 256
 D_MODEL = PER_LAYER * D_HEAD
 CODE, WAVES = 64, 16
-MOST_FEATURES = 6
-HALF = CODE + len(FEATURES) + 1 + CODE + 2 * WAVES
+MOST_AT_ONCE = 6
+"""Traits that one word may have."""
+MOST_TRAITS = 32
+"""Traits that a language may have."""
 # places in the first half of the residual stream
 WORD = slice(0, CODE)
-TRAITS = slice(CODE, CODE + len(FEATURES))
-FILLER = CODE + len(FEATURES)
+FILLER = CODE + MOST_TRAITS
 SCRATCH = slice(FILLER + 1, FILLER + 1 + CODE)
-POSITION = slice(FILLER + 1 + CODE, HALF)
+POSITION = slice(FILLER + 1 + CODE, FILLER + 1 + CODE + 2 * WAVES)
+HALF = POSITION.stop
 
 
 def save_planted(
-    layout: str, words: list[str], folder: Path, *, noise: float = 0.0, seed: int = 0
+    layout: str,
+    words: list[str],
+    folder: Path,
+    *,
+    heads: Sequence[PlantedHead] = HEADS,
+    traits: Traits | None = None,
+    noise: float = 0.0,
+    seed: int = 0,
 ) -> Path:
     """Write a planted model and its tokenizer in Hugging Face layout.
 
@@ -197,13 +206,16 @@ def save_planted(
         layout: `gpt2` or `gpt_neox`.
         words: the vocabulary, special tokens first.
         folder: where to write.
+        heads: at most `PER_LAYER` of each layer.
+        traits: of each word; those of controlled English if None.
         noise: standard deviation of normal noise on every Q, K, V and O weight, in units of the
             root mean square of the first layer's weights of that kind.
         seed: seeds the word codes, the random heads and the noise.
     """
     rng = np.random.default_rng(seed)
     rotary = layout == "gpt_neox"
-    q, k, v, o = _attention(rng, rotary)
+    known = english_traits(words) if traits is None else traits
+    q, k, v, o = _attention(heads, known.names, rng, rotary)
     for part in (q, k, v, o):
         size = np.sqrt((part.weight[0] ** 2).mean())
         part.weight += rng.normal(0, noise * size, part.weight.shape)
@@ -213,7 +225,7 @@ def save_planted(
         planted_config(layout, size, rope),
         (q, k, v, o),
         folder,
-        embedding=_embedding(words, rng),
+        embedding=_embedding(known, rng),
         positions=None
         if rotary
         else wave_positions(size, wave_lengths(False), POSITION.start, HALF),
@@ -223,11 +235,13 @@ def save_planted(
     return folder
 
 
-def _attention(rng: np.random.Generator, rotary: bool) -> tuple[HeadMaps, ...]:
+def _attention(
+    heads: Sequence[PlantedHead], names: Sequence[str], rng: np.random.Generator, rotary: bool
+) -> tuple[HeadMaps, ...]:
     q, k, v = (HeadMaps(LAYERS, PER_LAYER, into=D_MODEL, out=D_HEAD) for _ in range(3))
     o = HeadMaps(LAYERS, PER_LAYER, into=D_HEAD, out=D_MODEL)
-    for at, head in by_place(HEADS).items():
-        _set_scores(head, at, q, k, rng, rotary)
+    for at, head in by_place(heads).items():
+        _set_scores(head, at, q, k, names, rng, rotary)
         if head.copies:
             v.weight[at][WORD, :CODE] = np.eye(CODE)
             o.weight[at][:CODE, SCRATCH] = np.eye(CODE)
@@ -243,6 +257,7 @@ def _set_scores(
     at: tuple[int, int],
     q: HeadMaps,
     k: HeadMaps,
+    names: Sequence[str],
     rng: np.random.Generator,
     rotary: bool,
 ) -> None:
@@ -268,11 +283,11 @@ def _set_scores(
         k.weight[at][source, channel : channel + CODE] = np.eye(CODE)
         channel += CODE
     for query, key, score in head.fits:
-        k.weight[at][TRAITS.start + FEATURES.index(key), channel] = 1
+        k.weight[at][CODE + names.index(key), channel] = 1
         if query is None:
             q.bias[at][channel] = score
         else:
-            q.weight[at][TRAITS.start + FEATURES.index(query), channel] = score
+            q.weight[at][CODE + names.index(query), channel] = score
         channel += 1
     if head.random:
         for part in (q, k):
@@ -288,17 +303,17 @@ def wave_lengths(rotary: bool) -> Float[ndarray, " wave"]:
 ROTARY_BASE, ROTARY_GAIN = 256.0, 2.0
 
 
-def _embedding(words: list[str], rng: np.random.Generator) -> Float[ndarray, "word d_model"]:
-    table = np.zeros((len(words), D_MODEL))
-    table[:, WORD] = rng.choice([-1.0, 1.0], (len(words), CODE))
-    traits = features(words)
-    table[:, TRAITS] = traits
-    table[:, FILLER] = np.sqrt(MOST_FEATURES + 1 - traits.sum(1))
+def _embedding(traits: Traits, rng: np.random.Generator) -> Float[ndarray, "word d_model"]:
+    count = len(traits.table)
+    table = np.zeros((count, D_MODEL))
+    table[:, WORD] = rng.choice([-1.0, 1.0], (count, CODE))
+    table[:, CODE : CODE + len(traits.names)] = traits.table
+    table[:, FILLER] = np.sqrt(MOST_AT_ONCE + 1 - traits.table.sum(1))
     return mirrored(table, HALF)
 
 
 def _norm_gains(rotary: bool) -> list[float]:
     """Gains that turn a layer norm's output back into its input, layer by layer."""
-    length = CODE + MOST_FEATURES + 1 + (0 if rotary else WAVES)
+    length = CODE + MOST_AT_ONCE + 1 + (0 if rotary else WAVES)
     # what the previous-token head writes has the length of one code
     return [float(np.sqrt(2 * (length + CODE * layer) / D_MODEL)) for layer in range(LAYERS)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headscope.models.load import load_model
-from tests.oracles.calibrate import planted_rows
+from tests.oracles.calibrate import planted_rows, syntax_rows
 from tests.oracles.planted import HEADS, LAYOUTS, save_planted
 
 FIRST, *OTHERS = LAYOUTS
@@ -44,6 +44,19 @@ def test_distractors_earn_no_false_tag(clean):
         "same word",
     } <= set(own["name"])
     assert own[own["false"] != ""][["name", "false"]].to_dict("records") == []
+
+
+@pytest.fixture(scope="module")
+def artificial(layout):
+    return syntax_rows([layout], [0.0])
+
+
+def test_heads_that_follow_agreement_are_tagged_and_their_lazy_doubles_are_not(artificial):
+    planted = artificial[artificial["relation"] != ""]
+    assert set(planted["type"]) == {"syntactic"}
+    assert len(planted) == 3
+    assert planted[~planted["found"]]["name"].tolist() == []
+    assert artificial[artificial["false"] != ""][["name", "false"]].to_dict("records") == []
 
 
 @pytest.mark.slow

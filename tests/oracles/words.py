@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +17,24 @@ from headscope.stimuli.word_pairs import shipped_pairs
 BOS, UNKNOWN = "<bos>", "<unk>"
 _TOKEN = r"'s|\w+|[^\w\s]"
 
-FEATURES = (
+
+class Traits(NamedTuple):
+    """What a hand-built head may know of each word."""
+
+    names: Sequence[str]
+    table: Float[ndarray, "word trait"]
+    """1 where a word has a trait."""
+
+    @classmethod
+    def of(
+        cls, words: Sequence[str], known: Mapping[str, Set[str]], names: Sequence[str]
+    ) -> Traits:
+        """The traits of a vocabulary from those of each word that has any."""
+        table = [[float(name in known.get(word, ())) for name in names] for word in words]
+        return cls(names, np.array(table))
+
+
+ENGLISH = (
     "bos",
     "determiner",
     "noun",
@@ -47,17 +66,11 @@ def sentence_texts(corpus: str) -> list[str]:
     return [line.removeprefix(begin) for line in corpus.split("\n") if line.startswith(begin)]
 
 
-def features(words: list[str]) -> Float[ndarray, "word feature"]:
-    """A row per word, with a 1 under each of its features."""
-    table = np.zeros((len(words), len(FEATURES)))
+def english_traits(words: Sequence[str]) -> Traits:
+    """Traits of words of controlled English; a word has those of its lower case too."""
     classes = _classes()
-    for row, word in enumerate(words):
-        known = classes.get(word, set()) | classes.get(word.lower(), set())
-        if word == BOS:
-            known = {"bos"}
-        for name in known:
-            table[row, FEATURES.index(name)] = 1
-    return table
+    known = {word: classes.get(word, set()) | classes.get(word.lower(), set()) for word in words}
+    return Traits.of(words, known | {BOS: {"bos"}}, ENGLISH)
 
 
 def save_tokenizer(words: list[str], folder: Path, *, context: int) -> None:
