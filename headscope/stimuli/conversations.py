@@ -75,7 +75,7 @@ def _build(config: StimulusConfig) -> Iterator[Document]:
     tokenizer, template = config.tokenizer, config.tokenizer.template
     if template is None or template.again is None:
         return
-    sentences = np.array(shipped_sentences()[:SENTENCES])
+    sentences = np.array([*dict.fromkeys(shipped_sentences())][:SENTENCES])
     counts = np.array([len(tokenizer.encode(Document("", text, ())).tokens) for text in sentences])
     for number in range(config.documents):
         rng = np.random.default_rng([config.seed, number])

@@ -11,12 +11,21 @@ import pytest
 import headscope as hs
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
+from headscope.errors import ArgumentError, CorpusError
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations import relations_of
+from headscope.relations.relation import targets_of
 from headscope.statistics.conditions import failures
-from headscope.stimuli.conversations import ASSISTANT, CONVERSATIONS, SYSTEM, USER
-from headscope.stimuli.stimulus import StimulusConfig
-from tests.helpers.chat import with_chat_template
+from headscope.stimuli.conversations import (
+    ASSISTANT,
+    CONVERSATIONS,
+    SYSTEM,
+    USER,
+    conversation_document,
+)
+from headscope.stimuli.stimulus import StimulusConfig, cut_document
+from tests.helpers.chat import CONVERSATION, with_chat_template
+from tests.helpers.models import save_model
 from tests.relations.looking import Keys, Look, pattern
 
 RELATIONS = {relation.name: relation for relation in relations_of(["chat"], in_chat=True)}
@@ -115,3 +124,69 @@ def test_a_head_that_goes_by_a_role_earns_its_tag_alone(name):
 @pytest.mark.parametrize("name", LAZY)
 def test_a_head_that_goes_by_place_earns_nothing(name):
     assert not earned(name)
+
+
+def test_targets_are_the_messages_of_a_conversation_by_hand():
+    backend = with_chat_template(load_tokenizer("mini", mini_folder()))
+    tokenizer = Tokenizer(backend, name="m").in_chat()
+    rows = [(message["role"], message["content"]) for message in CONVERSATION]
+
+    def looked_at(*conversations: list[tuple[str, str]]) -> dict[str, set[str]]:
+        document = conversation_document("d", conversations, tokenizer.template)
+        (window,) = cut_document(document, tokenizer, "conversations", 320, number=0)
+        found = {}
+        for name, relation in RELATIONS.items():
+            cells = targets_of(relation, window)
+            queries = {*cells.query.tolist()}
+            if not queries:
+                continue
+            assert queries == {*answer(window)}
+            for query in queries:
+                keys = sorted(cells.key[cells.query == query].tolist())
+                found.setdefault(name, set()).add("".join(window.strings[key] for key in keys))
+        return found
+
+    messages = {"last-user": {"Who found them?"}, "turn-before": {"She told him."}}
+    assert looked_at(rows) == {"system": {"You are old."}, **messages}
+    first = [("system", "Be old."), ("user", "Who?"), ("assistant", "He.")]
+    assert looked_at(first, rows) == {"system-later": {"You are old."}, **messages}
+    # a conversation that ends with the user, or has one answer, asks for less
+    assert looked_at(rows[:4]) == {}
+    assert looked_at(rows[1:3]) == {"last-user": {"Who lost the keys?"}}
+
+
+def test_messages_have_many_lengths_and_each_sentence_once():
+    windows = conversations()
+    assert len(windows) == 48
+    lengths = np.array([[turn.stop - turn.start for turn in w.turns[-5:]] for w in windows])
+    assert (np.quantile(lengths, 0.9, axis=0) > 1.7 * np.quantile(lengths, 0.1, axis=0)).all()
+    for window in windows:
+        assert len(window) <= 320
+        contents = ["".join(window.strings[turn.start : turn.stop]) for turn in window.turns]
+        assert len({*contents}) == len(contents)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer, tmp_path_factory):
+    words = with_chat_template(tokenizer)
+    folder = tmp_path_factory.mktemp("chat")
+    return hs.load_model(str(save_model("llama", words, folder, context=512)))
+
+
+def test_a_run_of_the_type_records_the_template_and_can_be_repeated(model):
+    run = hs.classify(model, types=["chat"], chat=True, max_tokens=600, max_length=320)
+    assert set(run.evidence["relation"]) == set(RELATIONS)
+    assert (run.evidence["n"] > 0).all()
+    assert "assistant" not in run.info["chat"]["before"]
+    assert " --types chat" in run.info["command"]
+    assert " --chat" in run.info["command"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [({}, ArgumentError), ({"chat": True, "max_length": 64}, CorpusError)],
+    ids=["no template", "short windows"],
+)
+def test_the_type_needs_the_template_and_room_for_messages(model, settings, error):
+    with pytest.raises(error, match="chat"):
+        hs.classify(model, types=["chat"], **settings)

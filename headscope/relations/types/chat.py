@@ -54,7 +54,7 @@ def _message_of(window: Window, positions: np.ndarray) -> np.ndarray:
     number = np.full(len(window), -1)
     for message, turn in enumerate(window.turns):
         number[turn.start : turn.stop] = message
-    return number[positions]
+    return np.asarray(number[positions])
 
 
 def other_messages(window: Window, targets: Pairs, rng: np.random.Generator) -> Pairs:
@@ -83,12 +83,12 @@ def same_distance_in_another_message(
     return without(pairs(query[is_message], key[is_message], owner[is_message]), targets)
 
 
-def _relation(name: str, meaning: str, role: str, **options: bool | None) -> Relation:
+def _relation(name: str, meaning: str, role: str, *, later: bool | None = None) -> Relation:
     is_pair = name == LATER
     return Relation(
         "chat",
         name,
-        partial(tokens_of_message, role=role, **options),
+        partial(tokens_of_message, role=role, later=later),
         other_messages,
         Threshold(
             THRESHOLD,
