@@ -194,10 +194,10 @@ def _scored_relations(
             in_chat=settings.chat,
             in_haystack=settings.haystack is not None,
         )
-        named = check_types(settings.types)
-        for name in settings.types or ():
-            # the type is about the chat template alone
-            if name in named and not named[name].relations and not settings.chat:
+        for name, head_type in check_types(settings.types).items():
+            # a type about the chat template alone has no relations without it
+            is_asked = name in (settings.types or ())
+            if is_asked and not head_type.relations and not settings.chat:
                 raise ArgumentError(
                     f"the type {name} reads conversations in the model's chat template: add --chat"
                 )

@@ -251,8 +251,8 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
             joined = _tokens(tokenizer, row.prompt + answer)
             labels = joined[len(prompt_tokens) :]
         else:
-            # the assistant's turn begins without a space, behind the template
-            alone = Document("answer", answer.lstrip(" "), ())
+            # the assistant's turn begins without a space in most templates
+            alone = Document("answer", tokenizer.template.lead + answer.lstrip(" "), ())
             labels = tuple(tokenizer.encode_prompt(alone).tokens.tolist())
             joined = prompt_tokens + labels
         if joined != prompt_tokens + labels or not labels:

@@ -210,6 +210,8 @@ class ChatTemplate:
     """After a user's message that ends a conversation."""
     answer: TemplateText
     """Between a user's message and the answer of the assistant."""
+    lead: str
+    """Spaces that begin an answer; in most templates none."""
     special: frozenset[int]
     """Special tokens, which mark the turns, as line breaks of the template do."""
     text: tuple[str, str]
@@ -282,7 +284,7 @@ class ChatTemplate:
             if role == "system":
                 between = (self.system or ("", ""))[0]
             elif role == "assistant":
-                between = self.answer.text
+                between = self.answer.text + self.lead
             elif last == "system":
                 between = (self.system or ("", ""))[1]
             else:

@@ -95,10 +95,12 @@ class Tokenizer:
         before, after = self._around("user")
         _, answer = self._around("user", add_generation_prompt=True)
         # some templates take no second message of the user, or no system prompt
-        again, end, system = None, "", None
+        again, end, lead, system = None, "", "", None
         with suppress(ModelError):
             _, _, again, _ = self._around("user", "assistant", "user")
-            end = self._around("user", "assistant")[-1]
+            _, between, end = self._around("user", "assistant")
+            begun = between.removeprefix(answer)
+            lead = begun if not begun.strip(" ") else ""
         with suppress(ModelError):
             first, second, _ = self._around("system", "user")
             system = first.removeprefix(self.bos_string), second
@@ -125,6 +127,7 @@ class Tokenizer:
             before=parts[0],
             after=parts[1],
             answer=parts[2],
+            lead=lead,
             special=frozenset(self._backend.all_special_ids)
             | frozenset(self._backend.added_tokens_decoder),
             text=(before, after),
@@ -180,7 +183,9 @@ class Tokenizer:
         start = 0
         end = Turn("", len(document.text), len(document.text))
         for turn in (*document.turns, end):
-            for stop, in_template in ((turn.start, bool(document.turns)), (turn.stop, False)):
+            # a space before a message is of its first token
+            begins = len(document.text[: turn.start].rstrip(" ")) if turn.role else turn.start
+            for stop, in_template in ((begins, bool(document.turns)), (turn.stop, False)):
                 if start == stop:
                     continue
                 text = document.text[start:stop]

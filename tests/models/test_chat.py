@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from headscope.stimuli.conversations import conversation_document
 from headscope.stimuli.stimulus import cut_document
 from headscope.stimuli.tasks import read_task
 from headscope.views.show import MARK, show
-from tests.helpers.chat import CONVERSATION, with_chat_template
+from tests.helpers.chat import CHATML, CONVERSATION, LIKE_GEMMA, LIKE_MISTRAL, with_chat_template
 from tests.helpers.models import save_model
 
 OWN = ("sink/template", "delimiter/turn")
@@ -81,18 +82,25 @@ def messages_of(window: Window) -> dict[str, str]:
     return {role: "".join(window.strings[start:stop]) for role, start, stop in window.turns}
 
 
-@pytest.mark.parametrize("count", range(1, 6))
-def test_a_conversation_is_what_the_tokenizer_itself_makes_of_it(words, count):
+@pytest.mark.parametrize("template", [CHATML, LIKE_GEMMA, LIKE_MISTRAL])
+def test_a_conversation_is_what_the_tokenizer_itself_makes_of_it(tokenizer, template):
+    words = with_chat_template(tokenizer, template)
     tokenizer = Tokenizer(words, name="m").in_chat()
-    for messages in (CONVERSATION[:count], CONVERSATION[1:][:count]):
+    assert (tokenizer.template.system is None) == (template == LIKE_MISTRAL)
+    assert tokenizer.template.lead == (" " if template == LIKE_MISTRAL else "")
+    starts = [1] if template == LIKE_MISTRAL else [0, 1]
+    for start, count in itertools.product(starts, range(1, 6)):
+        messages = CONVERSATION[start:][:count]
+        if messages[-1]["role"] == "system":
+            continue
         rows = [(message["role"], message["content"]) for message in messages]
         document = conversation_document("d", [rows], tokenizer.template)
         (window,) = cut_document(document, tokenizer, "text", 160, number=0)
         rendered = words.apply_chat_template(messages, tokenize=True)["input_ids"]
         # what closes the last message is no part of it
         assert window.tokens.tolist() == rendered[: len(window)]
-        assert len(rendered) == len(window) + 2
-        spelled = ["".join(window.strings[start:stop]) for _, start, stop in window.turns]
+        assert len(rendered) > len(window)
+        spelled = ["".join(window.strings[a:b]).strip() for _, a, b in window.turns]
         assert [*zip([turn.role for turn in window.turns], spelled, strict=True)] == rows
         forms = " ".join(window.words.lemma)
         assert "old" in forms or "lost" in forms
@@ -116,8 +124,9 @@ def test_templates_that_take_no_system_prompt_or_no_second_message_are_read(toke
 
 def test_a_prompt_of_a_task_is_a_message_and_its_answer_begins_the_assistants(words, chat_folder):
     model = load_model(str(chat_folder), chat=True)
+    assert read_task([{"prompt": "a", "answer": "b"}] * 2).rows[0].answer == " b"
     rows = [
-        {"prompt": f"The old {word} was", "answer": " lost", "wrong": " keys"}
+        {"prompt": f"The old {word} was", "answer": "lost", "wrong": "keys"}
         for word in ("king", "house")
     ]
     prompts = TaskPrompts.of(read_task(rows), model)
