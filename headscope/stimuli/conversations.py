@@ -88,8 +88,8 @@ def _build(config: StimulusConfig) -> Iterator[Document]:
         parts = [part for part in (before, plan) if part]
         shortest = [[(role, "x") for role, *_ in part] for part in parts]
         around = len(tokenizer.encode(conversation_document("", shortest, template)).tokens)
-        most = sum(largest for part in parts for _, _, largest in part)
-        largest_unit = (config.max_length - 1 - around) // most
+        units = sum(largest for part in parts for _, _, largest in part)
+        largest_unit = (config.max_length - 1 - around) // units
         if largest_unit < LEAST_UNIT:
             return
         # units differ, so that a message has no place of its own in the window
@@ -101,17 +101,17 @@ def _build(config: StimulusConfig) -> Iterator[Document]:
         for part in parts:
             conversations.append([])
             for role, least, largest in part:
-                room = int(rng.integers(least * unit, largest * unit + 1))
-                chosen: list[int] = []
+                tokens_left = int(rng.integers(least * unit, largest * unit + 1))
+                members: list[int] = []
                 while True:
-                    fits = (counts[order] <= room) & (counts[order] > room // 4)
-                    if chosen and not fits.any():
+                    fits = (counts[order] <= tokens_left) & (counts[order] > tokens_left // 4)
+                    if members and not fits.any():
                         break
                     sentence = int(order[fits][0] if fits.any() else order[counts[order].argmin()])
                     order = order[order != sentence]
-                    room -= int(counts[sentence])
-                    chosen.append(sentence)
-                conversations[-1].append((role, " ".join(sentences[chosen])))
+                    tokens_left -= int(counts[sentence])
+                    members.append(sentence)
+                conversations[-1].append((role, " ".join(sentences[members])))
         yield conversation_document(f"conversation-{number}", conversations, template)
 
 

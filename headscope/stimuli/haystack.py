@@ -78,19 +78,19 @@ def question_document(
     ': Ann\n'
     """
     # a question without content shows where heads look whatever is asked
-    asked = [(NO_QUESTION, NO_QUESTION)]
-    asked += [(question.text, question.answer) for question in questions]
+    exchanges = [(NO_QUESTION, NO_QUESTION)]
+    exchanges += [(question.text, question.answer) for question in questions]
     queries: list[int] = []
     if template is None:
         text = f"{context}\n\n"
-        for question_text, answer in asked:
+        for question_text, answer in exchanges:
             text += f"Question: {question_text}\nAnswer:"
             queries.append(len(text) - 1)
             text += f" {answer}\n"
         document = read_text(name, text)
     else:
         messages: list[tuple[str, str]] = []
-        for question_text, answer in asked:
+        for question_text, answer in exchanges:
             before = "" if messages else f"{context}\n\n"
             messages += [("user", f"{before}Question: {question_text}"), ("assistant", answer)]
         document = conversation_document(name, [messages], template)

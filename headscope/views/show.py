@@ -282,7 +282,7 @@ def _read_text(model: Model, text: str, generate: int) -> _ShownText:
         window = continue_window(model, window, generate)
         mark = marks.setdefault(start, MARK)
         added = f", {len(window) - start} tokens generated after {mark}"
-    tokens = [marks.get(place, "") + token for place, token in enumerate(window.strings)]
+    tokens = [marks.get(position, "") + token for position, token in enumerate(window.strings)]
     return _ShownText(window, tuple(tokens), added, notes)
 
 
