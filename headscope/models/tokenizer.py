@@ -92,6 +92,8 @@ class Tokenizer:
                 f"{self.name}: --chat does not take an encoder, which predicts no next token; "
                 "leave it out"
             )
+        if not getattr(self._backend, "chat_template", None):
+            raise ModelError(f"{self.name}: its tokenizer has no chat template; leave --chat out")
         before, after = self._around("user")
         _, answer = self._around("user", add_generation_prompt=True)
         # some templates take no second message of the user, or no system prompt
