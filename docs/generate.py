@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -105,19 +104,23 @@ def relations_page() -> str:
     baselines.
     """
     parts = ["# Relations"]
-    for name, own in groupby(relations_of([*head_types()]), key=lambda relation: relation.type):
-        rows = list(own)
-        module = inspect.getmodule(plain(rows[0].pairs))
-        parts += [f"## {name}", prose(module.__doc__), relation_table(rows)]
+    for name, head_type in head_types().items():
+        rows = relations_of([name])
+        first = (*rows, *head_type.chat_relations)[0]
+        module = inspect.getmodule(plain(first.pairs))
+        parts += [f"## {name}", prose(module.__doc__)]
+        if rows:
+            parts.append(relation_table(rows))
         also = [r for r in relations_of([name], BIDIRECTIONAL) if r.id not in {s.id for s in rows}]
         if also:
             parts += ["For encoders also:", relation_table(also)]
             rows += also
-        in_chat = list(head_types()[name].chat_relations)
+        in_chat = list(head_type.chat_relations)
         if in_chat:
-            parts += ["For texts in a chat template also:", relation_table(in_chat)]
+            also_in_chat = "For texts in a chat template also:" if rows else "With --chat:"
+            parts += [also_in_chat, relation_table(in_chat)]
             rows += in_chat
-        in_haystack = list(head_types()[name].haystack_relations)
+        in_haystack = list(head_type.haystack_relations)
         if in_haystack:
             parts += ["With --haystack also:", relation_table(in_haystack)]
             rows += in_haystack

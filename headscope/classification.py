@@ -46,7 +46,7 @@ from headscope.models.null_model import null_model
 from headscope.models.stream import batch_tokens_on
 from headscope.options import OnMessage
 from headscope.progress import Clock, Count, OnProgress
-from headscope.relations import relations_of
+from headscope.relations import check_types, relations_of
 from headscope.relations.effects import EFFECTS, effects_among, effects_of, of_attention
 from headscope.relations.relation import Relation
 from headscope.relations.window_pairs import KeptPairs
@@ -197,6 +197,13 @@ def _scored_relations(
             in_chat=settings.chat,
             in_haystack=settings.haystack is not None,
         )
+        for name, head_type in check_types(settings.types).items():
+            # a type about the chat template alone has no relations without it
+            is_asked = name in (settings.types or ())
+            if is_asked and not head_type.relations and not settings.chat:
+                raise ArgumentError(
+                    f"the type {name} reads conversations in the model's chat template: add --chat"
+                )
         if settings.haystack and not any(HAYSTACK.name in row.stimuli for row in relations):
             raise ArgumentError(
                 "haystack was given, and no requested type of causal heads reads haystacks: add "

@@ -44,6 +44,8 @@ IN_PYTHON = "; in Python"
 """Start of the end of a description that a command's help omits."""
 PLAIN = "Read special tokens in the text, such as those of chat templates, as plain text."
 """Description of the argument `plain` of what reads a user's text."""
+CHAT = "Read the text in the model's chat template, as a user's message."
+"""Description of the argument `chat` of what reads a user's text."""
 LARGEST = 2**63 - 1
 """Largest whole number that torch takes as a seed."""
 
@@ -433,6 +435,7 @@ HeadNames = Annotated[
 Overwrite = Annotated[bool, Field(description="Replace existing files.")]
 Text = Annotated[str, Field(description="Text, in Unicode.")]
 Plain = Annotated[bool, Field(description=PLAIN)]
+Chat = Annotated[bool, Field(description=CHAT)]
 Width = Annotated[
     Annotated[float, Field(ge=2, le=40)] | None,
     Field(description="Width of the figure in inches, such as 3.3 for a column."),

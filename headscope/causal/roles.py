@@ -180,7 +180,8 @@ def _repeated(text: PromptText, in_all: set[str]) -> tuple[tuple[list[int], list
             return None, 1
     # the last token, if it stood once before, as for induction
     last = text.strings[-1].strip()
-    if last and last not in in_all:
+    in_prompt = text.offsets[-1, 0] < text.offsets[-1, 1]  # a chat template is not
+    if last and in_prompt and last not in in_all:
         same = [i for i, token in enumerate(text.strings[1:-1], 1) if token.strip() == last]
         if same:
             end = len(text.strings) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headscope.causal.rerun import TokenRows
 from headscope.causal.roles import PromptText
+from headscope.corpus.align import TokenizedDocument
 from headscope.corpus.document import Document
 from headscope.errors import CorpusError
 from headscope.models.model import Model
@@ -103,7 +104,7 @@ class TaskPrompts:
                 faults.append(str(error))
                 continue
             # the beginning-of-text token stands for no characters
-            tokenized = model.tokenizer.encode_prompt(Document("prompt", row.prompt, ()))
+            tokenized = _encoded(model.tokenizer, row.prompt)
             offsets = np.concatenate([np.zeros((1, 2), np.int64), tokenized.offsets])
             texts.append(PromptText(row, (model.tokenizer.bos_string, *tokenized.strings), offsets))
             groups.append(row.group or f"row {number}")
@@ -114,6 +115,11 @@ class TaskPrompts:
                 f"{model.name}, and at least {MIN_PROMPTS} are needed; {faults[0]}"
             )
         notes = [*task.notes, *special_notes(model, read)]
+        if model.tokenizer.template is not None:
+            notes.append(
+                "each prompt is a user's message in the model's chat template, and its answer "
+                "begins the assistant's turn"
+            )
         if faults:
             notes.append(f"{len(faults)} prompts were left out; the first: {faults[0]}")
         # prompts of one group are resampled together
@@ -217,15 +223,21 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
     # texts are checked before a long one is encoded
     for text in (row.prompt, row.answer, row.wrong, row.corrupt):
         tokenizer.check_length(text, model.context)
-    prompt_tokens = _encoded(tokenizer, row.prompt)
-    corrupt = (tokenizer.bos, *_encoded(tokenizer, row.corrupt)) if row.corrupt else None
+    prompt_tokens = _tokens(tokenizer, row.prompt)
+    corrupt = (tokenizer.bos, *_tokens(tokenizer, row.corrupt)) if row.corrupt else None
     continuations = []
     for sign, answer in ((1, row.answer), (-1, row.wrong)):
         if not answer:
             continue
-        # labels stand behind the prompt's own tokens, which must not change with the answer
-        joined = _encoded(tokenizer, row.prompt + answer)
-        labels = joined[len(prompt_tokens) :]
+        if tokenizer.template is None:
+            # labels stand behind the prompt's own tokens, which must not change with the answer
+            joined = _tokens(tokenizer, row.prompt + answer)
+            labels = joined[len(prompt_tokens) :]
+        else:
+            # the assistant's turn begins without a space in most templates
+            alone = Document("answer", tokenizer.template.lead + answer.lstrip(" "), ())
+            labels = tuple(tokenizer.encode_prompt(alone).tokens.tolist())
+            joined = prompt_tokens + labels
         if joined != prompt_tokens + labels or not labels:
             raise CorpusError(
                 f"{row.prompt[-40:]!r} and {answer!r:.40}: the tokenizer joins the end of the "
@@ -250,8 +262,25 @@ def _spelled(row: TaskRow, prompt: int, model: Model) -> list[Continuation]:
     return continuations
 
 
-def _encoded(tokenizer: Tokenizer, text: str) -> Tokens:
-    return tuple(tokenizer.encode_prompt(Document("prompt", text, ())).tokens.tolist())
+def _tokens(tokenizer: Tokenizer, text: str) -> Tokens:
+    return tuple(_encoded(tokenizer, text).tokens.tolist())
+
+
+def _encoded(tokenizer: Tokenizer, text: str) -> TokenizedDocument:
+    """A prompt's tokens after the first; in a chat template up to where an answer begins."""
+    prompt = tokenizer.encode_prompt(Document("prompt", text, ()))
+    template = tokenizer.template
+    if template is None:
+        return prompt
+    before, after = template.before, template.answer
+    # the template stands for no characters of the prompt
+    around = (len(before.tokens), len(after.tokens))
+    return replace(
+        prompt,
+        tokens=np.array([*before.tokens, *prompt.tokens, *after.tokens], np.int64),
+        strings=(*before.strings, *prompt.strings, *after.strings),
+        offsets=np.pad(prompt.offsets, (around, (0, 0))),
+    )
 
 
 def aligned_at_end(

@@ -11,6 +11,7 @@ import typer
 from headscope.cli.app import command
 from headscope.cli.files import HTML, PICTURES, check_targets, draw, print_written
 from headscope.cli.shell_options import (
+    Chat,
     Corpus,
     ModelOrRun,
     Overwrite,
@@ -159,6 +160,7 @@ def show(
         Path | None, typer.Option(help="Write a .html, .png, .svg or .pdf file. Default: print.")
     ] = None,
     plain: Plain = False,
+    chat: Chat = False,
     overwrite: Overwrite = False,
     source: Source = None,
 ) -> None:
@@ -174,7 +176,7 @@ def show(
 
     if out is None and not is_one_head(several_names(head)):
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
-    view = show_heads(model, head, text, generate=generate, plain=plain, source=source)
+    view = show_heads(model, head, text, generate=generate, plain=plain, chat=chat, source=source)
     if out is None:
         if not isinstance(view, HeadsView):
             print_rich(view.grid())

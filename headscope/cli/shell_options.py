@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from headscope.cli.terminal import print_text
-from headscope.options import A_MODEL_OR_RUN, A_RUN, PLAIN
+from headscope.options import A_MODEL_OR_RUN, A_RUN, CHAT, PLAIN
 from headscope.settings import ON_REQUEST, Settings, panel
 
 Format = Literal["table", "csv", "json"]
@@ -58,6 +58,7 @@ Corpus = Annotated[
 ]
 Printed = Annotated[Format, typer.Option(help="Output format.")]
 Plain = Annotated[bool, typer.Option("--plain", help=PLAIN)]
+Chat = Annotated[bool, typer.Option("--chat", help=CHAT)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 HelpAll = Annotated[

@@ -18,7 +18,7 @@ from jaxtyping import Int
 from numpy import ndarray
 from pydantic import Field
 
-from headscope.corpus.document import Document, Mention, Word
+from headscope.corpus.document import Document, Mention, Turn, Word
 from headscope.corpus.gold_links import arrow_table
 from headscope.corpus.mentions import agreeing_mentions, parsed_features, shared_words
 from headscope.corpus.window import MentionTable, Window, WordTable, no_mentions
@@ -98,6 +98,13 @@ def cut_windows(
             lemma=_texts((word.lemma or word.form).lower() for word in words_inside),
             tense=_texts(_tense(word) for word in words_inside),
         )
+        # messages that lie in the window whole
+        turns = []
+        for turn in document.turns:
+            begins = int(np.searchsorted(token_ends, turn.start, side="right"))
+            stops = int(np.searchsorted(token_starts, turn.stop, side="left"))
+            if start <= begins < stops <= end:
+                turns.append(Turn(turn.role, begins - start + 1, stops - start + 1))
         # positions count the beginning-of-text token
         starts = np.array([document.words[i].start for i in inside], np.int64)
         yield Window(
@@ -110,6 +117,7 @@ def cut_windows(
             arrows=arrow_table(document.arrows, starts, words.first, words.last),
             stimulus=stimulus,
             document=number,
+            turns=tuple(turns),
         )
 
 

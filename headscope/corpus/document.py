@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from headscope.corpus.gold_links import Arrow
 
@@ -38,6 +39,16 @@ class Mention:
     head: int
 
 
+class Turn(NamedTuple):
+    """The content of one message of a conversation, without the template around it."""
+
+    role: str
+    """`system`, `user` or `assistant`."""
+    start: int
+    stop: int
+    """Its first place and the one after its last: characters of a document, tokens of a window."""
+
+
 @dataclass(frozen=True)
 class Document:
     """A text with its words in order, and its mentions in the order of their first words.
@@ -63,6 +74,8 @@ class Document:
     """The long text that it is a piece of; empty for what is a separate text."""
     skipped_comments: str = field(default="", compare=False)
     """File and line of comments at the end of a file without a sentence below; empty if none."""
+    turns: tuple[Turn, ...] = ()
+    """Messages, if the text is a conversation; the rest of it is the text of a chat template."""
     zero_mentions: int = field(default=0, compare=False)
     """Mentions of empty nodes alone, which have no word in the text."""
 

@@ -5,17 +5,17 @@ All positions are token positions in the window; position 0 is the beginning-of-
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from headscope.attention_kind import CAUSAL, AttentionKind
-from headscope.corpus.document import own_label
+from headscope.corpus.document import Turn, own_label
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, moved_rows
 
 
@@ -191,41 +191,71 @@ NO_FRAME = Frame()
 """A causal model's: nothing."""
 
 
+class TemplateText(NamedTuple):
+    """Text of a chat template before, between or after messages, and its tokens."""
+
+    text: str
+    tokens: tuple[int, ...]
+    strings: tuple[str, ...]
+    """The text of each token."""
+
+
 @dataclass(frozen=True)
 class ChatTemplate:
-    """Tokens that a chat template puts around a user's message, behind the first token."""
+    """What a chat template puts around messages, behind the first token."""
 
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    strings: tuple[str, ...]
-    """The text of each of these tokens, of those before and then of those after."""
+    before: TemplateText
+    """Before a user's message that begins a conversation; a default system prompt is in it."""
+    after: TemplateText
+    """After a user's message that ends a conversation."""
+    answer: TemplateText
+    """Between a user's message and the answer of the assistant."""
+    lead: str
+    """Spaces that begin an answer; in most templates none."""
     special: frozenset[int]
-    """Special tokens among them, which mark the turns, as its line breaks do."""
+    """Special tokens, which mark the turns, as line breaks of the template do."""
     text: tuple[str, str]
     """The template before and after the message, its first token included."""
+    again: str | None
+    """Text between an answer and the user's next message; None if the template takes none."""
+    end: str
+    """Text after an answer that ends a conversation."""
+    system: tuple[str, str] | None
+    """Text before a system prompt, and between it and the user's message; None if it takes none."""
+    default: Turn | None
+    """Tokens of the default system prompt, counted from the first token; None if it has none."""
 
-    def __len__(self) -> int:
-        return len(self.before) + len(self.after)
+    def put_around(self, window: Window, *, asks: bool = False) -> Window:
+        """The window of a text as a user's message; its words and mentions move along.
 
-    def put_around(self, window: Window) -> Window:
-        """The window of a text as a user's message; its words and mentions move along."""
+        Args:
+            window: the text's.
+            asks: the assistant's turn begins after the message.
+        """
         # tokens of the template that end a line or turn draw attention as marks do
-        count, end = len(self.before), len(window)
+        before, after = self.before, self.answer if asks else self.after
+        count, end = len(before.tokens), len(window)
         marks = [
             i
-            for i, (token, string) in enumerate(zip(self.before, self.strings, strict=False), 1)
+            for i, (token, string) in enumerate(zip(before.tokens, before.strings, strict=True), 1)
             if token in self.special or ("\n" in string and not string.strip())
         ]
+        turns = [Turn("user", 1 + count, end + count)]
+        if self.default is not None:
+            turns.insert(0, self.default)
+        if asks:
+            total = end + count + len(after.tokens)
+            turns.append(Turn("assistant", total, total))
         return replace(
             window,
             tokens=np.concatenate(
-                [window.tokens[:1], self.before, window.tokens[1:], self.after]
+                [window.tokens[:1], before.tokens, window.tokens[1:], after.tokens]
             ).astype(np.int64),
             strings=(
                 window.strings[0],
-                *self.strings[:count],
+                *before.strings,
                 *window.strings[1:],
-                *self.strings[count:],
+                *after.strings,
             ),
             words=window.words.between(1, end, 1 + count),
             mentions=window.mentions.between(1, end, 1 + count),
@@ -233,8 +263,36 @@ class ChatTemplate:
             arrows=window.arrows.between(1, end, 1 + count),
             begins=1 + count,
             turn_marks=np.array(marks, np.int64),
-            ends=len(self.after),
+            turns=tuple(turns),
+            ends=len(after.tokens),
         )
+
+    def conversation(
+        self, messages: Sequence[tuple[str, str]], start: int = 0
+    ) -> tuple[str, tuple[Turn, ...]]:
+        """The text of a conversation up to the end of its last message, and its turns.
+
+        Args:
+            messages: role and content of each: a system prompt if any, then a user's message, an
+                answer, and so on.
+            start: characters of a text before it, which its turns are counted from.
+        """
+        text = ""
+        turns: list[Turn] = []
+        for role, content in messages:
+            last = turns[-1].role if turns else ""
+            if role == "system":
+                between = (self.system or ("", ""))[0]
+            elif role == "assistant":
+                between = self.answer.text + self.lead
+            elif last == "system":
+                between = (self.system or ("", ""))[1]
+            else:
+                between = (self.again or "") if last else self.before.text
+            text += between
+            turns.append(Turn(role, start + len(text), start + len(text) + len(content)))
+            text += content
+        return text, tuple(turns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,6 +325,8 @@ class Window:
     """Start of its text, behind the first token and what a chat template puts before it."""
     turn_marks: Int[ndarray, " mark"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Positions of the special tokens and line breaks of a chat template before the text."""
+    turns: tuple[Turn, ...] = ()
+    """Messages of a conversation by the positions of their tokens; none of other text."""
     questions: tuple[Question, ...] = ()
     """Questions about the next token, if it was made for that."""
     arrows: ArrowTable = NO_ARROWS
@@ -321,6 +381,7 @@ class Window:
             questions=tuple(question for question in self.questions if question.query < length),
             begins=min(self.begins, length),
             turn_marks=self.turn_marks[self.turn_marks < length],
+            turns=tuple(turn for turn in self.turns if turn.stop <= length),
             ends=0,
         )
 

@@ -171,9 +171,7 @@ def open_model(source: Any, **options: Any) -> Model:
             chat=in_chat,
         )
     # prompts in chat need the same model with another tokenizer
-    if settings.chat and source.tokenizer.template is None:
-        return replace(source, tokenizer=source.tokenizer.in_chat())
-    return source
+    return source.in_chat(settings.chat)
 
 
 def state_sha256(network: nn.Module) -> dict[str, str]:

@@ -96,6 +96,16 @@ class Model:
             return self
         return replace(self, tokenizer=self.tokenizer.with_plain_prompts(plain))
 
+    def in_chat(self, chat: bool = True) -> Model:
+        """The model, for texts in its chat template if `chat`, or if they were before.
+
+        Raises:
+            ModelError: it has no template, or is an encoder.
+        """
+        if not chat or self.tokenizer.template is not None:
+            return self
+        return replace(self, tokenizer=self.tokenizer.in_chat())
+
     @property
     def bridge(self) -> Any:
         """TransformerLens' view of a model that was loaded for the lens engine."""

@@ -17,6 +17,8 @@ from headscope.models.model import Model
 def text_window(model: Model, text: str, generated: int = 0) -> Window:
     """A text as a model reads it: the beginning-of-text token before it, an encoder's end after it.
 
+    In a chat template it is a user's message, and the assistant's turn begins after it.
+
     Its words are those of plain text, without annotation; a special token in it is no word.
 
     Raises:
@@ -30,7 +32,9 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
         raise HeadscopeError("the text is empty: there is nothing to attend to")
     # what stands around the text takes room too
     template = tokenizer.template
-    around = tokenizer.frame.closing_tokens + (0 if template is None else len(template))
+    around = tokenizer.frame.closing_tokens
+    if template is not None:
+        around += len(template.before.tokens) + len(template.answer.tokens)
     others = 1 + around + generated
     if count + others > model.context:
         raise HeadscopeError(
@@ -45,7 +49,9 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
     else:
         strings = (tokenizer.bos_string, *tokenized.strings)
         window = Window("text", np.append(tokenizer.bos, tokenized.tokens), strings)
-    return tokenizer.frame.close(window) if template is None else template.put_around(window)
+    if template is None:
+        return tokenizer.frame.close(window)
+    return template.put_around(window, asks=True)
 
 
 def _document(text: str) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +17,8 @@ from transformers import AutoTokenizer
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
-from headscope.corpus.document import Document
-from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame
+from headscope.corpus.document import Document, Turn
+from headscope.corpus.window import NO_FRAME, ChatTemplate, Frame, TemplateText
 from headscope.errors import CorpusError, ModelError
 from headscope.models.weight_files import pretrained_source
 from headscope.models.weights import in_one_sentence
@@ -98,35 +99,78 @@ class Tokenizer:
                 f"{self.name}: --chat does not take an encoder, which predicts no next token; "
                 "leave it out"
             )
-        # a template is a program, and may fail in any way
-        with in_one_sentence(self.name, "--chat needs a chat template, and its own fails"):
-            text = self._backend.apply_chat_template(
-                [{"role": "user", "content": _MESSAGE}], tokenize=False
-            )
-        before, message, after = str(text).partition(_MESSAGE)
-        if not message or _MESSAGE in after:
-            raise ModelError(
-                f"{self.name}: its chat template does not hold a user's message once as it stands; "
-                "--chat cannot read it, leave it out"
-            )
-        tokens = [
-            self._backend(text, add_special_tokens=False, verbose=False)["input_ids"]
-            for text in (before, after)
-        ]
-        # the token before each document is the template's own where it begins with that
-        if tokens[0][:1] == [self.bos]:
-            del tokens[0][0]
-        self._check_ids([*tokens[0], *tokens[1]], "its chat template")
+        if not getattr(self._backend, "chat_template", None):
+            raise ModelError(f"{self.name}: its tokenizer has no chat template; leave --chat out")
+        before, after = self._around("user")
+        _, answer = self._around("user", add_generation_prompt=True)
+        # some templates take no second message of the user, or no system prompt
+        again, end, lead, system = None, "", "", None
+        with suppress(ModelError):
+            _, _, again, _ = self._around("user", "assistant", "user")
+            _, between, end = self._around("user", "assistant")
+            begun = between.removeprefix(answer)
+            lead = begun if not begun.strip(" ") else ""
+        with suppress(ModelError):
+            first, second, _ = self._around("system", "user")
+            system = first.removeprefix(self.bos_string), second
+
+        # a default system prompt stands where another would
+        default = None
+        opening = before.removeprefix(self.bos_string)
+        if system is not None:
+            first, second = system
+            stop = len(opening) - len(second)
+            if stop > len(first) and opening.startswith(first) and opening.endswith(second):
+                _, offsets = self._encoded(opening, special=True)
+                is_inside = (offsets[:, 1] > len(first)) & (offsets[:, 0] < stop)
+                inside = np.flatnonzero(is_inside) + 1
+                default = Turn("system", int(inside[0]), int(inside[-1]) + 1)
+
+        parts = []
+        for text in (opening, after, answer):
+            tokens, _ = self._encoded(text, special=True)
+            self._check_ids(tokens, "its chat template")
+            parts.append(TemplateText(text, tuple(tokens), tuple(self.spell(tokens))))
         tokenizer = copy.copy(self)
         tokenizer.template = ChatTemplate(
-            before=tuple(tokens[0]),
-            after=tuple(tokens[1]),
-            strings=tuple(self.spell([*tokens[0], *tokens[1]])),
+            before=parts[0],
+            after=parts[1],
+            answer=parts[2],
+            lead=lead,
             special=frozenset(self._backend.all_special_ids)
             | frozenset(self._backend.added_tokens_decoder),
             text=(before, after),
+            again=again,
+            end=end,
+            system=system,
+            default=default,
         )
         return tokenizer
+
+    def _around(self, *roles: str, **options: bool) -> list[str]:
+        """What its chat template puts before, between and after messages of these roles.
+
+        Raises:
+            ModelError: it has no template, or one that fails or changes the messages.
+        """
+        contents = [_MESSAGE.format(number) for number in range(len(roles))]
+        messages = [
+            {"role": role, "content": content}
+            for role, content in zip(roles, contents, strict=True)
+        ]
+        # a template is a program, and may fail in any way
+        with in_one_sentence(self.name, "--chat needs a chat template, and its own fails"):
+            text = str(self._backend.apply_chat_template(messages, tokenize=False, **options))
+        texts = []
+        for content in contents:
+            before, message, text = text.partition(content)
+            if not message or content in text:
+                raise ModelError(
+                    f"{self.name}: its chat template does not hold a user's message once as it "
+                    "stands; --chat cannot read it, leave it out"
+                )
+            texts.append(before)
+        return [*texts, text]
 
     def with_plain_prompts(self, plain: bool) -> Tokenizer:
         """The same tokenizer, with another value of `plain_prompts`."""
@@ -139,28 +183,46 @@ class Tokenizer:
 
         Args:
             document: a text of a corpus.
-            special: whether `<s>` in it is that token, instead of three or more pieces of text.
+            special: whether `<s>` in it is that token, instead of three or more pieces of text. In
+                a conversation it is in the template, and not in the messages.
         """
+        # messages and the template between them are encoded one by one
+        tokens: list[int] = []
+        offsets = [np.empty((0, 2), np.int64)]
+        start = 0
+        end = Turn("", len(document.text), len(document.text))
+        for turn in (*document.turns, end):
+            # a space before a message is of its first token
+            begins = len(document.text[: turn.start].rstrip(" ")) if turn.role else turn.start
+            for stop, in_template in ((begins, bool(document.turns)), (turn.stop, False)):
+                if start == stop:
+                    continue
+                text = document.text[start:stop]
+                part, places = self._encoded(text, special=special or in_template)
+                tokens += part
+                offsets.append(places + start)
+                start = stop
+        # an added token may have no embedding as long as no text holds it
+        self._check_ids(tokens, f"the text of {document.name}")
+        return TokenizedDocument(
+            document, np.array(tokens, np.int64), self.spell(tokens), np.concatenate(offsets)
+        )
+
+    def _encoded(self, text: str, *, special: bool) -> tuple[list[int], Int[ndarray, "token 2"]]:
+        """Tokens of a text, and the characters that each of them holds."""
         encoded = self._backend(
-            document.text,
+            text,
             return_offsets_mapping=True,
             add_special_tokens=False,
             split_special_tokens=not special,
             verbose=False,
         )
-        # an added token may have no embedding as long as no text holds it
-        self._check_ids(encoded["input_ids"], f"the text of {document.name}")
         offsets = np.array(encoded["offset_mapping"], np.int64).reshape(-1, 2)
         pieces = self._backend.convert_ids_to_tokens(encoded["input_ids"])
         is_blank = np.array([piece == "\u2581" for piece in pieces], bool)
         # the tokenizer gives it the first character of the word that follows
         offsets[is_blank, 1] = offsets[is_blank, 0]
-        return TokenizedDocument(
-            document,
-            np.array(encoded["input_ids"], np.int64),
-            self.spell(encoded["input_ids"]),
-            offsets,
-        )
+        return list(encoded["input_ids"]), offsets
 
     def encode_prompt(self, document: Document) -> TokenizedDocument:
         """A prompt's tokens, without those that the model's windows begin and end with anyway.
@@ -316,7 +378,7 @@ def substitute_bos(backend: Any, config: Any) -> tuple[str | None, tuple[str, ..
     )
 
 
-_MESSAGE = "a7message7of7one7word"
+_MESSAGE = "a7message{}7of7one7word"
 """A message that no template changes, by which its place is found."""
 
 

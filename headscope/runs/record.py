@@ -134,7 +134,12 @@ def describe_input(
 def _measurable(types: Sequence[str] | None, model: Model) -> tuple[str, ...]:
     """The head types among these that have relations for a model's heads."""
     kinds = check_types(types).items()
-    return tuple(name for name, kind in kinds if kind.relations_of(model.attention_kind))
+    in_chat = model.tokenizer.template is not None
+    return tuple(
+        name
+        for name, kind in kinds
+        if kind.relations_of(model.attention_kind) or (in_chat and kind.chat_relations)
+    )
 
 
 def _left_out(model: Model, relations: Sequence[Relation], settings: Settings) -> list[str]:

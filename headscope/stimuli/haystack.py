@@ -7,9 +7,9 @@ so that each is a distractor of the others. The question about nothing reads the
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 import regex
 
-from headscope.corpus.document import Document
+from headscope.corpus.document import Document, Word
 from headscope.corpus.gold_links import MAX_CANDIDATES, Arrow, arrow
-from headscope.corpus.read import corpus_files, read_documents
-from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.text import read_text
-from headscope.corpus.window import Window
+from headscope.corpus.window import ChatTemplate, Window
 from headscope.errors import CorpusError, InvalidRow
 from headscope.options import described
 from headscope.paths import given_file
+from headscope.stimuli.conversations import conversation_document, shipped_sentences
 from headscope.stimuli.stimulus import Stimulus, StimulusConfig, TextTokenizer, cut_document
 from headscope.user_tables import is_unicode, jsonl_table
 
@@ -66,8 +65,16 @@ class HaystackQuestion:
     """First characters of the other words of the needle."""
 
 
-def question_document(name: str, context: str, questions: Sequence[HaystackQuestion]) -> Document:
+def question_document(
+    name: str,
+    context: str,
+    questions: Sequence[HaystackQuestion],
+    template: ChatTemplate | None = None,
+) -> Document:
     r"""A text and questions about it, with an arrow from the place of each answer to where it is.
+
+    In a chat template questions are messages of the user, the first of which begins with the text,
+    and answers are those of the assistant.
 
     >>> asked = HaystackQuestion("Who?", "Ann", [0], [8], [4])
     >>> document = question_document("d", "Ann saw Bob.", [asked])
@@ -75,22 +82,46 @@ def question_document(name: str, context: str, questions: Sequence[HaystackQuest
     ': Ann\n'
     """
     # a question without content shows where heads look whatever is asked
-    texts = [context, f"\n\nQuestion: {NO_QUESTION}\nAnswer: {NO_QUESTION}\n"]
-    null_query = len(context) + texts[1].rindex(":")
-    end = sum(map(len, texts))
+    exchanges = [(NO_QUESTION, NO_QUESTION)]
+    exchanges += [(question.text, question.answer) for question in questions]
+    queries: list[int] = []
+    if template is None:
+        text = f"{context}\n\n"
+        for question_text, answer in exchanges:
+            text += f"Question: {question_text}\nAnswer:"
+            queries.append(len(text) - 1)
+            text += f" {answer}\n"
+        document = read_text(name, text)
+    else:
+        messages: list[tuple[str, str]] = []
+        for question_text, answer in exchanges:
+            before = "" if messages else f"{context}\n\n"
+            messages += [("user", f"{before}Question: {question_text}"), ("assistant", answer)]
+        document = conversation_document(name, [messages], template)
+        # an answer is due at the last character of the template before it
+        words = [*document.words]
+        for turn in document.turns[1::2]:
+            query = len(document.text[: turn.start].rstrip(" ")) - 1
+            queries.append(query)
+            before_query = bisect.bisect(words, query, key=lambda word: word.start)
+            sentence = words[before_query - 1].sentence
+            word = Word(document.text[query], query, query + 1, sentence)
+            words.insert(before_query, word)
+        document = replace(document, words=tuple(words))
+
+    # in a chat template the text does not begin the document
+    shift = document.turns[0].start if document.turns else 0
     arrows: list[Arrow | None] = []
-    for question in questions:
-        line = f"Question: {question.text}\nAnswer:"
-        query = end + len(line) - 1
+    every: list[int] = []
+    for question, query in zip(questions, queries[1:], strict=True):
+        answers = [shift + start for start in question.answers]
+        every += answers
         for kind, others in ((NEEDLE, question.others), (WORDS, question.other_words)):
-            candidates = [*question.answers, *others]
-            arrows.append(arrow(kind, query, question.answers, candidates))
-        texts.append(f"{line} {question.answer}\n")
-        end += len(texts[-1])
+            candidates = [*answers, *(shift + start for start in others)]
+            arrows.append(arrow(kind, query, answers, candidates))
     # at the question about nothing all answers are candidates alike
-    every = [start for question in questions for start in question.answers]
-    arrows.append(arrow(NULL, null_query, every, every))
-    return read_text(name, "".join(texts)).with_arrows(arrows, stimulus=HAYSTACK.name)
+    arrows.append(arrow(NULL, queries[0], every, every))
+    return document.with_arrows(arrows, stimulus=HAYSTACK.name)
 
 
 def haystack_documents(
@@ -120,11 +151,9 @@ def _haystack(
     questions_alone = [
         HaystackQuestion(asks.format(name), value, (), (), ()) for name, value in pairs
     ]
-    tail = question_document("", "", questions_alone).text
-    around = 1 if tokenizer.template is None else 1 + len(tokenizer.template)
-    most_tokens = (
-        length - around - SLACK - tokens(tail) - sum(tokens(f" {needle}") for needle in needles)
-    )
+    tail = question_document("", "", questions_alone, tokenizer.template)
+    around = 1 + len(tokenizer.encode(tail).tokens)
+    most_tokens = length - around - SLACK - sum(tokens(f" {needle}") for needle in needles)
     sentences: list[str] = []
     ends: list[int] = []
     texts = shipped_sentences()
@@ -163,7 +192,8 @@ def _haystack(
         questions.append(
             HaystackQuestion(text, values[needle], answers, others, other_words[needle])
         )
-    return question_document(f"haystack-{length}-{number}", context, questions)
+    name = f"haystack-{length}-{number}"
+    return question_document(name, context, questions, tokenizer.template)
 
 
 def _made_up_words(rng: np.random.Generator, tokens: Any) -> list[str]:
@@ -183,22 +213,9 @@ def _made_up_words(rng: np.random.Generator, tokens: Any) -> list[str]:
     return [*words[:count], *values[:count].tolist()]
 
 
-@cache
-def shipped_sentences() -> tuple[str, ...]:
-    """The sentences of the shipped texts, in their order."""
-    sentences: list[str] = []
-    for document in read_documents(corpus_files([*shipped_corpora()])):
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for word in document.words:
-            first.setdefault(word.sentence, word.start)
-            last[word.sentence] = word.end
-        for number, start in first.items():
-            sentences.append(" ".join(document.text[start : last[number]].split()))
-    return tuple(sentences)
-
-
-def read_haystacks(path: str | Path, *, seed: int = 0) -> list[Document]:
+def read_haystacks(
+    path: str | Path, *, seed: int = 0, template: ChatTemplate | None = None
+) -> list[Document]:
     """The haystacks of a user's file: JSON lines with `context`, `question` and `answer`.
 
     Candidates beside the answer are words of the context in its form: numbers, words with a
@@ -219,9 +236,8 @@ def read_haystacks(path: str | Path, *, seed: int = 0) -> list[Document]:
             continue
         rng = np.random.default_rng([seed, number])
         question = _user_question(row, rng)
-        documents.append(
-            question_document(f"{Path(path).stem}-{number}", row["context"], [question])
-        )
+        name = f"{Path(path).stem}-{number}"
+        documents.append(question_document(name, row["context"], [question], template))
     table.check(CorpusError, faults)
     return documents
 
@@ -288,7 +304,8 @@ def haystack_windows(config: StimulusConfig) -> list[Window]:
             )
         documents = haystack_documents(lengths, config.tokenizer, seed=config.seed)
     else:
-        documents = iter(read_haystacks(config.haystack[0], seed=config.seed))
+        template = config.tokenizer.template
+        documents = iter(read_haystacks(config.haystack[0], seed=config.seed, template=template))
     windows: list[Window] = []
     count = 0
     for number, document in enumerate(documents):

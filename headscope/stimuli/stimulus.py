@@ -108,9 +108,13 @@ def cut_document(
     cuts: Cuts | None = None,
 ) -> Iterator[Window]:
     """The windows of one document, closed as the tokenizer's model expects."""
-    frame, template = tokenizer.frame, tokenizer.template
+    frame = tokenizer.frame
+    # a conversation has its template already
+    template = None if document.turns else tokenizer.template
     # a chat template and closing tokens take room of each window
-    around = frame.closing_tokens + (0 if template is None else len(template))
+    around = frame.closing_tokens
+    if template is not None:
+        around += len(template.before.tokens) + len(template.after.tokens)
     if template is not None and max_length - around < LEAST_TEXT:
         raise ModelError(
             f"the chat template takes {around} tokens of each window, and a window has "

@@ -27,6 +27,7 @@ from headscope.models.generate import continue_window
 from headscope.models.model import Model
 from headscope.models.text_window import check_unicode, special_notes, text_window
 from headscope.options import (
+    Chat,
     Device,
     NonNegative,
     Plain,
@@ -56,7 +57,7 @@ MOST_LABELS = 64
 """Longest text whose tokens a small picture writes; of more they would make it too large."""
 ALL_HEADS = "all"
 MARK = "▸"
-"""Mark before the first generated token."""
+"""Mark before the first generated token, and behind the role of a message before its first."""
 _numbers = count()
 _brought = False
 """True once a view of this process brought the library along: one output of a notebook does."""
@@ -237,6 +238,7 @@ def show(
         NonNegative, Field(description="Tokens to generate greedily after the text.")
     ] = 0,
     plain: Plain = False,
+    chat: Chat = False,
     source: Source = None,
     revision: Revision = None,
     device: Device = "auto",
@@ -247,7 +249,7 @@ def show(
         An `AttentionView` of one head; of several a `HeadsView`, small pictures that open on click.
 
     Raises:
-        ModelError: the model cannot be loaded.
+        ModelError: the model cannot be loaded, or has no chat template.
         RunError: it has no such head.
         PatternError: the patterns lack such a head.
         HeadscopeError: the text is empty, or longer than the model's context, what is generated
@@ -255,16 +257,16 @@ def show(
     """
     check_names(head)
     if isinstance(model, Patterns):
-        if text is not None or generate or plain:
+        if text is not None or generate or plain or chat:
             raise HeadscopeError(
-                "these patterns were read on a text; leave text, generate and plain out"
+                "these patterns were read on a text; leave text, generate, plain and chat out"
             )
         return _show_patterns(model, head)
     if text is None:
         raise HeadscopeError("text is missing: a model reads a text, and only patterns need none")
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
-    loaded = loaded.with_plain_prompts(plain)
+    loaded = loaded.with_plain_prompts(plain).in_chat(chat)
     every = range(loaded.heads)
     places = heads_of_names(head, loaded.attention_layers, every, loaded.check_head)
     shown_text = _read_text(loaded, text, generate)
@@ -295,14 +297,15 @@ class _ShownText:
 def _read_text(model: Model, text: str, generate: int) -> _ShownText:
     window = text_window(model, text, generate)
     notes = special_notes(model, [text])
-    if not generate:
-        return _ShownText(window, tuple(window.strings), notes=notes)
-    start = len(window)
-    window = continue_window(model, window, generate)
-    tokens = list(window.strings)
-    if len(window) > start:
-        tokens[start] = MARK + tokens[start]
-    added = f", {len(window) - start} tokens generated after {MARK}"
+    # in a chat template each message begins with its role
+    marks = {turn.start: f"{turn.role}{MARK}" for turn in window.turns}
+    added = ""
+    if generate:
+        start = len(window)
+        window = continue_window(model, window, generate)
+        mark = marks.setdefault(start, MARK)
+        added = f", {len(window) - start} tokens generated after {mark}"
+    tokens = [marks.get(position, "") + token for position, token in enumerate(window.strings)]
     return _ShownText(window, tuple(tokens), added, notes)
 
 

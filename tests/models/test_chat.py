@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from pathlib import Path
 
@@ -11,8 +12,11 @@ import pytest
 import torch
 
 import headscope as hs
+from headscope.causal.roles import PromptRoles
+from headscope.causal.task_prompts import TaskPrompts
 from headscope.corpus.read import read_corpus
 from headscope.corpus.shipped import data_folder
+from headscope.corpus.window import Window
 from headscope.errors import ModelError
 from headscope.measure.sink_positions import LATE, find_sink_positions, known_columns, late_tiles
 from headscope.models.load import load_model
@@ -21,23 +25,20 @@ from headscope.models.tokenizer import Tokenizer
 from headscope.relations import relations_of
 from headscope.relations.window_pairs import WindowPairs
 from headscope.resolve import model_of
+from headscope.stimuli.conversations import conversation_document
 from headscope.stimuli.stimulus import cut_document
+from headscope.stimuli.tasks import read_task
+from headscope.views.show import MARK, show
+from tests.helpers.chat import CHATML, CONVERSATION, LIKE_GEMMA, LIKE_MISTRAL, with_chat_template
 from tests.helpers.models import save_model
 
-TEMPLATE = (
-    "{% for message in messages %}<|endoftext|>{{ message['role'] + ':\n' + message['content'] }}"
-    "<|endoftext|>{{ '\n' }}{% endfor %}"
-)
-SYSTEM = "{{ '<|endoftext|>You are old. Be kind to the keys!\n' }}" + TEMPLATE
 OWN = ("sink/template", "delimiter/turn")
 
 
 @pytest.fixture(scope="module")
 def words(tokenizer):
     """The tokenizer of the tests with a template that begins with a system's message."""
-    words = copy.deepcopy(tokenizer)
-    words.chat_template = SYSTEM
-    return words
+    return with_chat_template(tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +63,96 @@ def chat_folder(words, tmp_path_factory) -> Path:
 
 def test_a_text_in_the_template_is_what_the_tokenizer_itself_makes_of_it(words, chat_folder):
     text = "The old keys were in the house."
-    rendered = words.apply_chat_template([{"role": "user", "content": text}], tokenize=True)
+    rendered = words.apply_chat_template(
+        [{"role": "user", "content": text}], tokenize=True, add_generation_prompt=True
+    )
     window = text_window(load_model(str(chat_folder), chat=True), text)
     assert window.tokens.tolist() == rendered["input_ids"]
     assert "".join(window.strings[window.begins : window.stop]) == text
-    assert [window.strings[mark] for mark in window.turn_marks] == [
-        "\n",
-        "<|endoftext|>",
-        "\n",
+    marks = [window.strings[mark] for mark in window.turn_marks]
+    assert marks == ["\n", "<|endoftext|>", "\n", "<|endoftext|>", "\n"]
+    assert messages_of(window) == {
+        "system": "Be kind to the old keys.",
+        "user": text,
+        "assistant": "",
+    }
+
+
+def messages_of(window: Window) -> dict[str, str]:
+    return {role: "".join(window.strings[start:stop]) for role, start, stop in window.turns}
+
+
+@pytest.mark.parametrize("template", [CHATML, LIKE_GEMMA, LIKE_MISTRAL])
+def test_a_conversation_is_what_the_tokenizer_itself_makes_of_it(tokenizer, template):
+    words = with_chat_template(tokenizer, template)
+    tokenizer = Tokenizer(words, name="m").in_chat()
+    assert (tokenizer.template.system is None) == (template == LIKE_MISTRAL)
+    assert tokenizer.template.lead == (" " if template == LIKE_MISTRAL else "")
+    starts = [1] if template == LIKE_MISTRAL else [0, 1]
+    for start, count in itertools.product(starts, range(1, 6)):
+        messages = CONVERSATION[start:][:count]
+        if messages[-1]["role"] == "system":
+            continue
+        rows = [(message["role"], message["content"]) for message in messages]
+        document = conversation_document("d", [rows], tokenizer.template)
+        (window,) = cut_document(document, tokenizer, "text", 160, number=0)
+        rendered = words.apply_chat_template(messages, tokenize=True)["input_ids"]
+        # what closes the last message is no part of it
+        assert window.tokens.tolist() == rendered[: len(window)]
+        assert len(rendered) > len(window)
+        spelled = ["".join(window.strings[a:b]).strip() for _, a, b in window.turns]
+        assert [*zip([turn.role for turn in window.turns], spelled, strict=True)] == rows
+        forms = " ".join(window.words.lemma)
+        assert "old" in forms or "lost" in forms
+        assert not {"system", "user", "assistant"} & {*forms.split()}
+
+
+def test_a_special_token_in_a_message_is_plain_text(words):
+    tokenizer = Tokenizer(words, name="m").in_chat()
+    document = conversation_document("d", [[("user", "<|endoftext|>")]], tokenizer.template)
+    (window,) = cut_document(document, tokenizer, "text", 160, number=0)
+    (turn,) = window.turns
+    assert turn.stop - turn.start > 1
+    assert messages_of(window) == {"user": "<|endoftext|>"}
+
+
+def test_templates_that_take_no_system_prompt_or_no_second_message_are_read(tokenizer):
+    alone = "{{ messages[0]['content'] }}!{{ raise_exception('one') if messages | length > 1 }}"
+    template = Tokenizer(with_chat_template(tokenizer, alone), name="m").in_chat().template
+    assert (template.system, template.again, template.default) == (None, None, None)
+
+
+def test_a_prompt_of_a_task_is_a_message_and_its_answer_begins_the_assistants(words, chat_folder):
+    model = load_model(str(chat_folder), chat=True)
+    assert read_task([{"prompt": "a", "answer": "b"}] * 2).rows[0].answer == " b"
+    rows = [
+        {"prompt": f"The old {word} was", "answer": "lost", "wrong": "keys"}
+        for word in ("king", "house")
     ]
+    prompts = TaskPrompts.of(read_task(rows), model)
+    for row, right in zip(rows, prompts.continuations[::2], strict=True):
+        messages = [{"role": "user", "content": row["prompt"]}]
+        asked = words.apply_chat_template(messages, tokenize=True, add_generation_prompt=True)
+        messages.append({"role": "assistant", "content": "lost"})
+        answered = words.apply_chat_template(messages, tokenize=True)["input_ids"]
+        whole = [*right.tokens, right.labels[-1]]
+        assert whole == answered[: len(whole)]
+        assert whole[: -len(right.labels)] == asked["input_ids"]
+    # roles are found in the message, and the answer is due at the end of the template
+    roles = PromptRoles.of(prompts.texts)
+    for text, names in zip(prompts.texts, roles.of_prompt, strict=True):
+        assert names.index("end") == len(text.strings) - 1
+        assert "".join(text.strings[i] for i in text.positions((0, 3))) == "The"
+    assert any("template" in note for note in prompts.notes)
+
+
+def test_show_marks_the_role_of_each_message(chat_folder):
+    view = show(str(chat_folder), "L0H1", "The old keys.", chat=True, generate=2)
+    marked = {token.partition(MARK)[0] for token in view.tokens if MARK in token}
+    assert marked == {"system", "user", "assistant"}
+    assert len(view.tokens) == len(view.pattern)
+    plain = show(str(chat_folder), "L0H1", "The old keys.")
+    assert not any(MARK in token for token in plain.tokens)
 
 
 def test_words_lie_where_they_are_spelled(words, documents, windows):
@@ -156,10 +238,9 @@ def test_a_run_says_its_template_and_its_model_comes_back_with_it(chat_folder, t
     }
     run = hs.classify(str(chat_folder), corpus, chat=True, out=tmp_path / "chat", **options)
     stored = json.loads((tmp_path / "chat" / "run.json").read_text())
-    assert stored["chat"] == {
-        "before": "<|endoftext|>You are old. Be kind to the keys!\n<|endoftext|>user:\n",
-        "after": "<|endoftext|>\n",
-    }
+    mark = "<|endoftext|>"
+    system = f"{mark}system\nBe kind to the old keys.{mark}\n"
+    assert stored["chat"] == {"before": f"{system}{mark}user\n", "after": f"{mark}\n"}
     assert " --chat" in stored["command"]
     assert set(OWN) <= set(run.evidence["type"] + "/" + run.evidence["relation"])
     again = text_window(model_of(hs.load(tmp_path / "chat")), "The old keys.")

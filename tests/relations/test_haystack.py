@@ -12,13 +12,16 @@ import torch
 
 import headscope as hs
 from headscope.causal.haystack_answers import answer_tokens, haystack_answers, questions_of
+from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, CorpusError
+from headscope.models.tokenizer import Tokenizer, load_tokenizer
 from headscope.relations.types.retrieval import IN_HAYSTACK
 from headscope.statistics.conditions import failures
 from headscope.statistics.haystack_lengths import accuracies, refused_lengths
 from headscope.stimuli.haystack import DEPTHS, HAYSTACK, IN_LENGTH, NEEDLE, NULL, SLACK
 from headscope.stimuli.stimulus import StimulusConfig
+from tests.helpers.chat import with_chat_template
 from tests.helpers.models import save_model
 from tests.helpers.prose import mini_tokenizer
 from tests.relations.looking import Keys, Look, candidate, candidates, knows, pattern
@@ -27,9 +30,13 @@ LENGTHS = (1024, 1280)
 
 
 @cache
-def haystacks(*names: str) -> list[Window]:
+def haystacks(*names: str, chat: bool = False) -> list[Window]:
     names = names or tuple(map(str, LENGTHS))
-    config = StimulusConfig(mini_tokenizer(), 4096, 64, seed=3, haystack=names, context=2048)
+    tokenizer = mini_tokenizer()
+    if chat:
+        backend = with_chat_template(load_tokenizer("mini", mini_folder()))
+        tokenizer = Tokenizer(backend, name="mini").in_chat()
+    config = StimulusConfig(tokenizer, 4096, 64, seed=3, haystack=names, context=2048)
     return HAYSTACK.windows(config)
 
 
@@ -161,16 +168,38 @@ def test_no_needle_is_known_before_and_no_answer_comes_twice():
     assert len({*values}) > 0.9 * len(values)
 
 
+def test_in_a_chat_template_the_user_asks_and_the_assistant_answers():
+    windows = haystacks("1024", chat=True)
+    assert len(windows) == IN_LENGTH
+    for window in windows:
+        assert 1024 - SLACK - 200 < len(window) <= 1024
+        roles = [turn.role for turn in window.turns]
+        assert roles == ["user", "assistant"] * (1 + len(DEPTHS))
+        right = window.arrows.take((window.arrows.kind == NEEDLE) & window.arrows.right)
+        assert len({*right.query}) == len(DEPTHS)
+        answers = {turn.start: turn for turn in window.turns[1::2]}
+        for query, first, last in zip(right.query, right.first, right.last, strict=True):
+            # the query is the last token of the template, and the answer is the whole message
+            turn = answers[query + 1]
+            assert answer_tokens(window, int(query)).tolist() == [*range(turn.start, turn.stop)]
+            in_needle = spelled(window, [*range(first, last + 1)])
+            assert spelled(window, [*range(turn.start, turn.stop)]) == in_needle
+            assert last < window.turns[0].stop
+        (null,) = {*window.arrows.query[window.arrows.kind == NULL].tolist()}
+        assert null == window.turns[1].start - 1
+
+
 ROWS = [
     {"context": "In 1920 Bob paid 17 and Ann paid 31.", "question": "Ann?", "answer": "31"},
     {"context": "Old Tom said: Red Fox. Red Fox!", "question": "Who?", "answer": "Red Fox"},
 ]
 
 
-def test_a_file_of_the_user_gives_its_answers_and_words_of_their_form(tmp_path):
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_file_of_the_user_gives_its_answers_and_words_of_their_form(tmp_path, chat):
     file = tmp_path / "mine.jsonl"
     file.write_text("\n".join(map(json.dumps, ROWS)))
-    number, name = haystacks(str(file))
+    number, name = haystacks(str(file), chat=chat)
     own = number.arrows.take(number.arrows.kind == NEEDLE)
     spans = [spelled(number, [*range(a, b + 1)]) for a, b in zip(own.first, own.last, strict=True)]
     assert {*zip(spans, own.right.tolist(), strict=True)} == {

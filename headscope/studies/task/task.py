@@ -24,6 +24,7 @@ from headscope.causal.task_runner import Method, Metric, TaskRunner
 from headscope.errors import CorpusError, HeadscopeError, ModelError, first_line
 from headscope.models.families import refuse_encoder
 from headscope.options import (
+    Chat,
     Device,
     OnMessage,
     Overwrite,
@@ -134,6 +135,7 @@ def task(
     ] = None,
     overwrite: Overwrite = False,
     plain: Plain = False,
+    chat: Chat = False,
     seed: Seed = 0,
     progress: Progress = True,
     on_message: OnMessage = lambda line: None,
@@ -172,7 +174,7 @@ def task(
     with progress_bar(progress, "explaining", unit="layers", announced=False) as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
-        loaded = loaded.with_plain_prompts(plain)
+        loaded = loaded.with_plain_prompts(plain).in_chat(chat)
         spelled = TaskPrompts.of(checked_task, loaded)
         if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
             raise CorpusError(
@@ -200,6 +202,7 @@ def task(
             metric,
             seed,
             plain,
+            None if loaded.tokenizer.template is None else loaded.tokenizer.template.text,
         )
         tags: dict[Head, str] = {}
         if run is not None:
