@@ -18,6 +18,7 @@ from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
 from headscope.statistics.conditions import (
+    ANOTHER_TEXT,
     CONDITIONS,
     HARD_QUERIES,
     Q_VALUE,
@@ -93,6 +94,8 @@ NOT_PROJECTED = {
     "surrogate",
     # effects have no rounds
     *("effect", "matched control tokens", "moved", "stands out"),
+    # a text that is not read to its end is another text to itself
+    ANOTHER_TEXT,
 }
 """Conditions of a tag that reading does not wait for."""
 EVERY = {relation.id: relation for relation in relations_of(["all"])}

@@ -24,6 +24,7 @@ from headscope.statistics.estimates import weigh
 from headscope.statistics.head_lists import undecided
 from headscope.statistics.head_table import head_table
 from headscope.statistics.in_words import reasons
+from headscope.statistics.judge_heads import with_verdicts
 from headscope.statistics.result import by_name
 from headscope.statistics.tag_counts import TagCounts, tag_counts
 from headscope.statistics.tags import (
@@ -354,9 +355,8 @@ def tag_count(run: hs.Run, factor: float, *, sinks: bool) -> int:
         name: replace(limits, threshold=limits.threshold * factor)
         for name, limits in run.thresholds.items()
     }
-    table = with_thresholds(run.evidence, thresholds)
-    rows = table[verdicts(table) == TAGGED]
-    rows = rows[(rows["type"] == "sink") == sinks]
+    table = with_verdicts(with_thresholds(run.evidence, thresholds))
+    rows = table[table["tagged"] & ((table["type"] == "sink") == sinks)]
     return len(rows.drop_duplicates(["layer", "head", "type"]))
 
 

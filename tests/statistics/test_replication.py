@@ -10,9 +10,17 @@ from scipy.stats import norm
 import headscope as hs
 from headscope.relations.relation import Threshold
 from headscope.runs.listing import list_heads
-from headscope.statistics.conditions import MAX_Q
+from headscope.statistics.conditions import LEAST_REPLICATES, MAX_Q
+from headscope.statistics.in_words import reasons
+from headscope.statistics.judge_heads import with_verdicts
 from headscope.statistics.replication import COMMON, NOISE, replicates
-from headscope.statistics.tags import TAGGED, with_thresholds
+from headscope.statistics.tags import (
+    INCONCLUSIVE,
+    NO,
+    TAGGED,
+    UNIDENTIFIABLE,
+    with_thresholds,
+)
 
 RULE = Threshold(0.2, "a source", "its target", beat_baseline_by=0.05, surrogate_share=0.2)
 SURE = {
@@ -29,6 +37,7 @@ SURE = {
     "ci_low": 0.89,
     "ci_high": 0.91,
     "q_value": 0.0,
+    "baseline": "nearest-VERB",
     "hard_n": 100_000,
     "hard_rate": 0.9,
     "hard_low": 0.89,
@@ -86,6 +95,40 @@ def test_it_is_not_known_without_an_interval_and_absent_conditions_do_not_count(
     assert np.isnan(probability(ci_low=np.nan, ci_high=np.nan))
     nothing = dict.fromkeys(("beyond_surrogate", "beyond_low", "beyond_high"), np.nan)
     assert probability(**nothing) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_tag_that_another_text_would_more_likely_not_give_is_inconclusive():
+    near_mass = {"mass": 0.205, "mass_error": 0.1}
+    near_surrogate = {"beyond_surrogate": 0.21, "beyond_low": 0.01, "beyond_high": 0.41}
+
+    def judged(**change: float) -> pd.Series:
+        table = with_thresholds(pd.DataFrame([SURE | change]), {"t/r": RULE})
+        row = with_verdicts(table).iloc[0]
+        assert row["tagged"] == (row["verdict"] == TAGGED)
+        return row
+
+    # either condition alone comes again more often than not, the two together do not
+    assert judged(**near_mass)["verdict"] == TAGGED
+    assert judged(**near_surrogate)["verdict"] == TAGGED
+    row = judged(**near_mass, **near_surrogate)
+    assert row["verdict"] == INCONCLUSIVE
+    (reason,) = reasons(pd.DataFrame([row]))
+    assert f"probability {row['replicates']:.2f}, needs {LEAST_REPLICATES:g}" in reason
+    # what this text rejects stays rejected, and what it cannot decide is open
+    assert judged(**near_surrogate, mass=0.01, mass_error=0.001)["verdict"] == NO
+    assert judged(**near_mass, **near_surrogate, hard_n=9)["verdict"] == UNIDENTIFIABLE
+
+
+def test_without_the_challenge_set_it_is_asked_of_the_texts_own_queries():
+    of_text = {"text_hard_n": 40, "text_hard_rate": 0.4, "text_hard_low": 0.16}
+    of_text |= {"text_hard_high": 0.64, "text_hard_baseline_rate": 0.1}
+    table = with_thresholds(pd.DataFrame([SURE | of_text]), {"t/r": RULE})
+    assert with_verdicts(table)["text_verdict"].tolist() == [TAGGED]
+    # beside it the mass is near its threshold, which leaves the tag alone as long as one is sure
+    near = {"mass": 0.205, "mass_error": 0.1}
+    table = with_thresholds(pd.DataFrame([SURE | of_text | near]), {"t/r": RULE})
+    row = with_verdicts(table).iloc[0]
+    assert (row["verdict"], row["text_verdict"]) == (TAGGED, INCONCLUSIVE)
 
 
 def test_heads_are_chosen_by_it_and_shown_with_it(mini_run):
