@@ -30,7 +30,7 @@ LEAST_PATH = 0.01
 def attention_edges(
     measuring: Measuring, attention: TaskAttention, head: Head, *, cut: bool
 ) -> list[dict[str, Any]]:
-    """A head's strongest edges from role to role, the largest effects first.
+    """A head's strongest edges from role to role, the largest possible effects first.
 
     Args:
         measuring: the model on the task.
@@ -73,7 +73,14 @@ def attention_edges(
             effect = measuring.array(name, run, layers=measuring.layers - head[0])
             edge["cut"] = statistics.interval(effect)
         edges.append(edge)
-    return sorted(edges, key=lambda edge: -abs((edge["cut"] or {"mean": 0})["mean"]))
+
+    # the largest effect that an interval allows first: where effects of both signs cancel, the edge
+    # that the head lives by comes before a small one of which more is known
+    def largest(edge: Mapping[str, Any]) -> float:
+        effect = edge["cut"]
+        return max(abs(effect["low"]), abs(effect["high"])) if effect else 0.0
+
+    return sorted(edges, key=largest, reverse=True)
 
 
 def describe_heads(
