@@ -387,7 +387,7 @@ def numbers_of_head(rows: pd.DataFrame) -> Iterator[str]:
     """
     first = rows.iloc[0]
     if pd.notna(first["q_value"]):
-        lift = f"{_lift(first)}, {first['n']:,} queries"
+        lift = f"{_lift(first.to_dict())}, {first['n']:,} queries"
         yield f"lift of {first['relation']} over control keys: {lift}"
     # relations that narrowly fail may hold on another text
     others = rows.iloc[1:]

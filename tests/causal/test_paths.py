@@ -397,7 +397,12 @@ def test_what_senders_write_adds_up_to_the_stream(layout, folder_of):
     for clean, others in zip(reader.runner.clean_batches, reader._other_changes, strict=True):
         stream = clean.run.inputs[RECEIVER[0]]
         with torch.inference_mode():
-            written = [-change for change in reader._stream_changes(senders, clean, others)]
+            written = [
+                -others[sender]
+                if sender.head is None
+                else -reader._head_change((sender.layer, sender.head), clean)
+                for sender in senders
+            ]
         outputs = [reader.rerunner.outputs[layer] for layer in range(RECEIVER[0])]
         biases = [output.bias for output in outputs if getattr(output, "bias", None) is not None]
         total = sum(written) + sum(biases)

@@ -114,7 +114,7 @@ def test_windows_are_better_where_their_mean_loss_is_below_that_of_counts():
     for offsets, better in (((-0.5, 0.4, 0.0), 1), ((-0.5, -0.5, 2.0), 2)):
         losses = unigram + np.repeat(offsets, 29)
         found = check_loss(counts, windows, lambda _, x=losses: x, vocabulary=9, seed=0)
-        facts = found.facts
+        facts = found.record
         assert facts["better"] == better
         assert facts["model"] == pytest.approx(unigram.mean() + np.mean(offsets), abs=1e-3)
         assert facts["unigram"] == pytest.approx(unigram.mean(), abs=1e-3)

@@ -65,7 +65,7 @@ def test_rounding_is_tolerated_up_to_both_bounds(everywhere, once, dtype):
     check = compare_precisions(sums(wide, queries), sums(narrow, queries), 512)
     assert (check.dtype, check.tokens, check.masses) == (dtype, 512, 30 * 50)
     assert ("overflow" in check.reason) == np.isnan(once)
-    assert ("mean_difference" in check.facts) == (not np.isnan(once))
+    assert ("mean_difference" in check.record) == (not np.isnan(once))
     differences = np.array([everywhere + once / 1500, everywhere + once])
     measured = [check.mean_difference, check.largest_difference]
     np.testing.assert_allclose(measured, differences, atol=1e-9)

@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import headscope as hs
-from data.atlas.pack import DECIMALS, FINER, STEPS_OF_ATTENTION, pack
+from data.atlas.pack import STEPS_OF_ATTENTION, pack
 from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import reserved_names
 from headscope.relations import head_types
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
+from tests.helpers.atlases import assert_equal_within_rounding
 
 ROOT = data_folder().parent
 
@@ -52,13 +52,7 @@ def archive(path: Path, files: dict[str, bytes], kind: bytes = tarfile.REGTYPE) 
 
 def test_an_atlas_holds_the_tables_of_its_run(mini_run, packed):
     run, atlas = hs.load(mini_run), hs.load(packed)
-    for small, whole in ((atlas.heads, run.heads), (atlas.evidence, run.evidence)):
-        is_share = [c for c in whole.select_dtypes("float") if c not in {*FINER, "q_value"}]
-        half = 0.5 * 10**-DECIMALS
-        pd.testing.assert_frame_equal(small[is_share], whole[is_share], rtol=0, atol=1.01 * half)
-        pd.testing.assert_series_equal(small["q_value"], whole["q_value"], rtol=0.0051, atol=0)
-        exact = whole.columns.difference([*is_share, *FINER, "q_value"])
-        pd.testing.assert_frame_equal(small[exact], whole[exact])
+    assert_equal_within_rounding(atlas, run)
     assert atlas.thresholds == run.thresholds
     np.testing.assert_array_equal(atlas.means, run.means)
     assert len(atlas.examples) == len(run.examples) > 100

@@ -28,8 +28,9 @@ def config(tmp_path_factory) -> StimulusConfig:
     )
 
 
-BUILT = [name for name, row in all_stimuli().items() if row.build and name != "haystack"]
-"""Stimuli that are built without being asked for by `--haystack`, which has tests of its own."""
+ASKED_FOR = "haystack", "conversations"
+"""Stimuli of `--haystack` and `--chat`, which have tests of their own."""
+BUILT = [name for name, row in all_stimuli().items() if row.build and name not in ASKED_FOR]
 
 
 @pytest.mark.parametrize("name", BUILT)

@@ -21,7 +21,7 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.errors import RunError
 from headscope.studies.emergence import by_revision, step_of
-from headscope.studies.sweep_folder import Cell, counted, counted_types
+from headscope.studies.sweep_folder import Cell, counted_types, with_counts
 
 TEXT = data_folder() / "corpora" / "gold.conllu"
 STATES = [{"input_ids": [0, *range(10 + i, 24 + i)]} for i in range(8)]
@@ -192,7 +192,7 @@ def cell(revision: str | None, **counts: int) -> Cell:
         [(name, name) for name, count in counts.items() for _ in range(count)],
         columns=["tags", "primary"],
     )
-    return counted(Cell("a/model", revision, (), f"run_{revision}"), heads, TYPES)
+    return with_counts(Cell("a/model", revision, (), f"run_{revision}"), heads, TYPES)
 
 
 TYPES = counted_types()[:-2]
@@ -227,7 +227,7 @@ def test_a_head_counts_for_each_of_its_tags_and_failed_cells_for_nothing():
             "primary": ["induction", "delimiter", "unclassified"],
         }
     )
-    both = counted(Cell("m", "step2", (), "x"), heads, ["induction", "delimiter", "lexical"])
+    both = with_counts(Cell("m", "step2", (), "x"), heads, ["induction", "delimiter", "lexical"])
     table = by_revision([both, Cell("m", "step3", (), "z")])
     counts = table.set_index("type")["heads"]
     assert counts.dropna().to_dict() == {

@@ -51,4 +51,4 @@ def test_one_output_of_a_notebook_brings_the_script_that_draws_all(browser, monk
     assert seen.found == [[True, 0], [True, 0]]
     alone = browser.visit(page.format(outputs[1]), script)  # its first output was cleared
     assert alone.errors == []
-    assert alone.found == [[False, 4]]
+    assert alone.found == [[False, 5]]  # four cells and what is behind them
