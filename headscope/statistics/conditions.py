@@ -636,7 +636,7 @@ def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
             includes_threshold = includes_threshold | condition.is_open(numbers)
         # a text that gives the tag does not reject it, whatever another one may do
         if condition.name == ANOTHER_TEXT:
-            includes_threshold = ~includes_threshold
+            includes_threshold = np.ones(len(table), bool)
         holds = ~failed[condition.name].to_numpy()
         rows &= holds | includes_threshold
     return rows

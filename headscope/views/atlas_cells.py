@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from headscope.heads import head_name
-from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY, REPLICATES
+from headscope.statistics.columns import BELOW_BASELINE, PRELIMINARY
 from headscope.statistics.in_words import CAUTIONS, has_caution, marked_tag
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TYPE, UNIDENTIFIABLE
@@ -17,9 +17,6 @@ STAR = "*"
 """Sign of a head whose primary tag is preliminary."""
 OUTLINE = "outline"
 """Sign of a head below its baseline in a picture."""
-UNCERTAIN = 0.5
-"""Probability of a tag on another text below which an atlas marks it."""
-
 
 _FAINT, _FULL = 0.2, 0.75
 """Shares of its type's colour that a head with a lift of 0 and of 1 has."""
@@ -43,8 +40,6 @@ class AtlasCell:
     """True if the text does not tell its relation from a baseline."""
     is_below_baseline: bool
     """True if its hit rate is below that of the baseline."""
-    is_uncertain: bool
-    """True if another text of the same size gives the primary tag less often than not."""
     title: str
     """Its name, its tags with their cautions, and the lift."""
 
@@ -66,7 +61,6 @@ def atlas_cells(run: Result) -> list[AtlasCell]:
                 share=colour_share(primary, float(row["lift"])),
                 is_open=primary == UNIDENTIFIABLE,
                 is_below_baseline=has_caution(row, BELOW_BASELINE),
-                is_uncertain=primary not in NO_TYPE and bool(row[REPLICATES] < UNCERTAIN),
                 title=f"{name}: {', '.join(tags) or primary}, lift {row['lift']:.2f}",
             )
         )

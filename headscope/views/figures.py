@@ -70,9 +70,8 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
 
     A head that is only a sink is pale whatever its lift. One that the text cannot tell from a
     baseline has a dashed frame, one whose hit rate is below its baseline's a solid frame. A
-    star follows the letter of a preliminary tag. A tag that another text of the same size gives
-    with a probability below 0.5 is hatched. Where letters are drawn, the legend names the signs.
-    The width is in inches.
+    star follows the letter of a preliminary tag. Where letters are drawn, the legend names the
+    signs. The width is in inches.
     """
     # letters are drawn if they can be read at this size
     layers = layers_of(run)
@@ -110,10 +109,6 @@ def atlas_figure(run: Result, width: float | None = None) -> Figure:
                 line |= {"edgecolor": _DIM, "linestyle": (0, (2, 1.5))}
             corner = (cell.head - 0.42, at - 0.42)
             axes.add_patch(Rectangle(corner, 0.84, 0.84, fill=False, **line))
-        # uncertain tags are hatched
-        if cell.is_uncertain:
-            hatch: dict[str, Any] = {"hatch": "////", "edgecolor": "white", "linewidth": 0}
-            axes.add_patch(Rectangle((cell.head - 0.5, at - 0.5), 1, 1, fill=False, **hatch))
     axes.imshow(image, aspect="auto")
     _number(axes.xaxis, list(range(heads)), cell_width * 0.75)
     _number(axes.yaxis, layers, cell_height)

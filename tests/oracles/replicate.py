@@ -21,7 +21,7 @@ from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
 from headscope.measure import text as text_of_run
 from headscope.run import Run
-from headscope.statistics.conditions import failures
+from headscope.statistics.conditions import LEAST_REPLICATES, failures
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO, TAGGED
 from headscope.stimuli.challenge import challenge_windows
@@ -29,9 +29,7 @@ from headscope.stimuli.stimulus import TextTokenizer
 
 ROW = ["layer", "head", "id"]
 STRUCTURE = "syntactic", "coreference"
-LIKELY = 0.5
-"""Prediction from which on a table counts only the tags that should come again."""
-PREDICTED = (0, LIKELY, 0.6, 0.7, 0.8, 0.9, 1.001)
+PREDICTED = (LEAST_REPLICATES, 0.6, 0.7, 0.8, 0.9, 1.001)
 """Limits of the predictions of a row of the calibration; the last one includes 1."""
 TYPES = (
     *("sink", "positional", "delimiter", "lexical", "induction", "duplicate-token"),
@@ -56,19 +54,16 @@ def jaccard(first: pd.Series, second: pd.Series) -> float:
     return float((first & second).sum() / union) if union else float("nan")
 
 
-def agreement(rows: pd.DataFrame, least: float = 0) -> pd.DataFrame:
+def agreement(rows: pd.DataFrame) -> pd.DataFrame:
     """Tags of both runs by type: counts, Jaccard indices, and verdicts of the other run.
 
     Args:
         rows: of `beside`.
-        least: smallest `replicates` of the tags that count.
     """
     table = {}
     for kind, of_type in rows.groupby("type", sort=False):
-        first, second = (
-            (of_type[f"verdict{end}"] == TAGGED) & (of_type[f"replicates{end}"].fillna(1) >= least)
-            for end in ("", "_b")
-        )
+        first = of_type["verdict"] == TAGGED
+        second = of_type["verdict_b"] == TAGGED
         if not (first | second).any():
             continue
         by_head = pd.DataFrame({"first": first, "second": second})
@@ -140,7 +135,6 @@ def summary(first: Result, second: Result) -> str:
     of_structure = rows["type"].isin(STRUCTURE)
     tables = {
         "Tags": agreement(rows),
-        f"Tags with a replicates of {LIKELY} or more": agreement(rows, LIKELY),
         f"Tags of {' and '.join(STRUCTURE)} by replicates": came_again(rows[of_structure]),
         "Tags of other types by replicates": came_again(rows[~of_structure]),
         "Jaccard index of what meets a condition and all before it": chain(rows, conditions),

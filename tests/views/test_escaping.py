@@ -83,7 +83,7 @@ def test_any_text_in_a_script_is_data(tokens):
 def test_any_name_in_a_notebooks_table_is_text(tmp_path_factory, model, kind):
     heads = pd.DataFrame(
         {"layer": [0], "head": [0], "primary": [kind or "x"], "tags": [kind], "lift": [0.5]}
-        | {"preliminary": [""], "below_baseline": [""], "replicates": [1.0]}
+        | {"preliminary": [""], "below_baseline": [""]}
     )
     run = hs.Run(heads, heads, {}, {"model": {"name": model}})
     parsed = Elements(atlas_html(run))

@@ -35,7 +35,6 @@ function signs() {
     some((row) => isSink(row.primary)) && [swatch(`type-${typeClass(SINKS[0])}`, mark(letter(SINKS[0]))), "pale: attention sink"],
     some((row) => row.primary === UNCLASSIFIED) && [swatch("type-unclassified"), "grey: no tag"],
     some((row) => row.primary === UNDECIDED) && [swatch("type-undecided", mark(letter(UNDECIDED))), "dashed: not identifiable, because this text does not separate the relation from a baseline"],
-    some(isUncertain) && [swatch(`${own} uncertain`), "hatched: another text of this size gives the tag with a probability below 0.5"],
     caution("preliminary") && [swatch(own, mark(`${letter(type)}*`)), `star: ${DATA.cautions.preliminary.join(": ")}`],
     caution("below_baseline") && [swatch(`${own} below-baseline`), `outline: ${DATA.cautions.below_baseline.join(": ")}`],
   ].filter(Boolean);

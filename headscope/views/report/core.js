@@ -95,9 +95,7 @@ const isBelowBaseline = (r, place) => hasBaseline(r, place) && r.hit_rate[place]
 /* The hit rates of a head and of the relation's baseline. */
 const hitsOf = (r, place) => (hasBaseline(r, place) ? `${number(r.hit_rate[place])} ${isBelowBaseline(r, place) ? "<" : "≥"} ${number(r.baseline_rate)}` : "");
 /* The classes of a head's cell in an atlas. */
-const cellClass = (row) => `cell type-${typeClass(row.primary)}${hasCaution(row, "below_baseline", row.primary) ? " below-baseline" : ""}${isUncertain(row) ? " uncertain" : ""}`;
-/* A tag that another text of this size gives less often than not. */
-const isUncertain = (row) => !untyped(row.primary) && row.replicates !== null && row.replicates < 0.5;
+const cellClass = (row) => `cell type-${typeClass(row.primary)}${hasCaution(row, "below_baseline", row.primary) ? " below-baseline" : ""}`;
 /* A head's tags with their cautions, or the word for no tag. */
 const tagsInWords = (row) => tagsOf(row).map((tag) => markedTag(row, tag)).join(", ") || row.primary;
 /* The letter of a head's primary type, followed by a star if the tag is preliminary. */
