@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 _is_kept = ContextVar("_is_kept", default=False)
-"""True within the context below: thousands of calls within a run need not read the states again."""
+"""True inside `random_state_kept`: the thousands of calls within a run do not store the states
+again."""
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class AttentionRead(AttentionChange):
         return frozenset(self.numbers)
 
     def attend(self, call: AttentionCall) -> Output:
-        """The layer's own."""
+        """The layer's unchanged output."""
         self.take(call)
         return call.output()
 

@@ -71,7 +71,7 @@ class TokensOnKeys(AttentionChange):
     window: Int[Tensor, " row"]
     """The window of each token; those of one window follow each other."""
     position: Int[Tensor, " row"]
-    """Its position there."""
+    """Position of each token in its window."""
 
     @property
     def layers(self) -> frozenset[int]:

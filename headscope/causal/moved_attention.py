@@ -1,4 +1,4 @@
-"""Attention of single queries moved to the sink, and what that does to the next token.
+"""Attention of single queries moved to the sink, and the change of the next token's distribution.
 
 Each query runs again alone on the keys and values of one clean run, and costs a token instead of a
 window.

@@ -17,6 +17,7 @@ from numpy import ndarray
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.document import Turn, own_label
 from headscope.corpus.gold_links import NO_ARROWS, ArrowTable, moved_rows
+from headscope.errors import ModelError
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,19 +277,26 @@ class ChatTemplate:
             messages: role and content of each: a system prompt if any, then a user's message, an
                 answer, and so on.
             start: characters of a text before it, which its turns are counted from.
+
+        Raises:
+            ModelError: the template takes no system prompt, or no second message of the user.
         """
         text = ""
         turns: list[Turn] = []
         for role, content in messages:
             last = turns[-1].role if turns else ""
-            if role == "system":
-                between = (self.system or ("", ""))[0]
-            elif role == "assistant":
+            between: str | None
+            if role == "assistant":
                 between = self.answer.text + self.lead
-            elif last == "system":
-                between = (self.system or ("", ""))[1]
+            elif "system" in (role, last):
+                between = None if self.system is None else self.system[role != "system"]
             else:
-                between = (self.again or "") if last else self.before.text
+                between = self.again if last else self.before.text
+            if between is None:
+                raise ModelError(
+                    "the model's chat template does not take these messages: "
+                    f"{', '.join(role for role, _ in messages)}; leave --chat out"
+                )
             text += between
             turns.append(Turn(role, start + len(text), start + len(text) + len(content)))
             text += content

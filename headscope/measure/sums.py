@@ -55,7 +55,7 @@ class KeptSums:
     stopped: dict[str, StoppedEarly] = field(default_factory=dict)
     """Stimuli that are read no further."""
 
-    def kept_facts(self) -> dict[str, Any]:
+    def kept_columns(self) -> dict[str, Any]:
         """Counts that are kept beside the tally, as JSON holds it; see `take_over`."""
         values = {column.name: getattr(self, column.name) for column in fields(KeptSums)}
         del values["tally"]

@@ -170,7 +170,7 @@ def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> No
         "run": run,
         "names": list(text.paths),
         "files": text.files,
-        "sums": sums.kept_facts(),
+        "sums": sums.kept_columns(),
     }
     arrays = pack_sums(sums.tally)
     arrays[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)

@@ -224,9 +224,10 @@ def _heads_of(rows: pd.DataFrame) -> set[tuple[int, int]]:
 
 
 def _with_columns_since_0_2_0(run: Result) -> Result:
-    """A run of version 0.2.0 with the columns that it lacks: cautions, and `replicates`.
+    """A run of version 0.2.0 with the columns that it lacks: cautions, and `replicates` of heads.
 
-    Its surrogates were compared by another number: what there is now has no value.
+    Its surrogates were compared by another number: what there is now has no value. Its verdicts
+    do not depend on `replicates`, which the evidence therefore lacks.
     """
     if PRELIMINARY in run.evidence:
         return run
@@ -234,8 +235,8 @@ def _with_columns_since_0_2_0(run: Result) -> Result:
     table = table.assign(**{PRELIMINARY: is_preliminary(table), REPLICATES: replicates(table)})
     heads = with_cautions(run.heads, tags_in_order(table))
     heads = with_replicates(heads, table)
-    added = {name: table[name].to_numpy() for name in (PRELIMINARY, REPLICATES)}
-    evidence = run.evidence.assign(**added).reindex(columns=EVIDENCE_COLUMNS)
+    evidence = run.evidence.assign(**{PRELIMINARY: table[PRELIMINARY].to_numpy()})
+    evidence = evidence.reindex(columns=EVIDENCE_COLUMNS)
     later = [name for name in run.heads.columns if name not in HEAD_COLUMNS]
     effects = run.effects
     if effects is not None:

@@ -40,8 +40,8 @@ LEAST_TOP = 0.2
 sinks. Ours, as the share beyond the surrogate: a head that attends more to words which are no
 candidates, such as "of", at more than four of five does not look for its target there."""
 LEAST_REPLICATES = 0.5
-"""Least probability of the tag on another text of this size. A tag that another text would more
-likely not give says too little of the head."""
+"""Least probability of the tag on another text of this size: below it another text is more likely
+not to give the tag."""
 QUERIES, Q_VALUE, HARD_QUERIES = "queries", "q value", "hard queries"
 ANOTHER_TEXT = "another text"
 SURFACE = "surface features"
@@ -141,12 +141,6 @@ class Condition:
         if self.applies is not None:
             failed = failed & self.applies(numbers)
         return failed
-
-    def applies_to(self, row: Row) -> bool:
-        """True if the condition applies to a row."""
-        if self.applies is None:
-            return True
-        return bool(self.applies(Numbers(row))[0])
 
 
 def _of_attention(numbers: Numbers) -> _Truth:
@@ -474,7 +468,7 @@ def _spread_in_words(row: Row) -> str:
 
 
 def _holds_here(numbers: Numbers) -> _Truth:
-    """Rows that this text tags, and for which it is known what another text would do."""
+    """Rows that meet every condition of `ON_THIS_TEXT` and have a number in `replicates`."""
     rows = numbers.has("replicates")
     for condition in ON_THIS_TEXT:
         rows = rows & ~condition.fails(numbers)
@@ -604,7 +598,7 @@ CONDITIONS = (
         means="probability that another text of this size meets the conditions above",
     ),
 )
-"""All conditions of a tag. What another text would do is asked only where this text gives a tag."""
+"""All conditions of a tag; `ANOTHER_TEXT` applies only to rows that meet all others."""
 
 
 def failures(table: pd.DataFrame) -> pd.DataFrame:
@@ -634,7 +628,7 @@ def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
             includes_threshold = condition.margin(numbers).high >= 0
         if condition.is_open is not None:
             includes_threshold = includes_threshold | condition.is_open(numbers)
-        # a text that gives the tag does not reject it, whatever another one may do
+        # rows that meet all other conditions are not rejected
         if condition.name == ANOTHER_TEXT:
             includes_threshold = np.ones(len(table), bool)
         holds = ~failed[condition.name].to_numpy()

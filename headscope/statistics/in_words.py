@@ -1,4 +1,4 @@
-"""Sentences on rows: what evidence, effects and causes say of a head.
+"""Sentences on rows of the evidence, of direct effects and of causes.
 
 The terminal, pages and tables take every sentence on a row from here. The numbers of a condition
 are worded by its row of `headscope.statistics.conditions.CONDITIONS`.
@@ -279,8 +279,8 @@ def _at_hard_queries(row: Row) -> Iterator[str]:
     """Sentences on the queries where the baseline is wrong."""
     if _is_known(row["hard_rate"]):
         yield (
-            f"Where that is wrong, the head prefers the target at {row['hard_rate']:.0%} of "
-            f"{row['hard_n']:.0f} hard queries."
+            f"Where the baseline is wrong, the head prefers the target at {row['hard_rate']:.0%} "
+            f"of {row['hard_n']:.0f} hard queries."
         )
     if _is_known(row["top_rate"]):
         yield (
@@ -325,7 +325,9 @@ class Accounts:
                     "as large",
                 )
                 lines.append(f"{name}: {row[GENERAL]}")
-            if _is_known(row[REPLICATES]):
+            # a condition states the probability where all others hold
+            states_replicates = any(result.condition.name == ANOTHER_TEXT for result in results)
+            if _is_known(row[REPLICATES]) and not states_replicates:
                 name = self._explain(
                     "replicates", "probability of the tag on another text of this size"
                 )
@@ -342,7 +344,7 @@ class Accounts:
                 lines.append(f"{'yes' if result.holds else 'no '} {name}: {result.numbers}")
             holding = [result.condition.name for result in results if result.holds]
             if holding and is_brief:
-                lines.append(f"these hold: {', '.join(holding)}")
+                lines.append(f"conditions that hold: {', '.join(holding)}")
             if self._is_new((limits.threshold, limits.source)):
                 lines.append(f"why the threshold is {limits.threshold:g}: {limits.source}")
             accounts.append("\n  ".join(lines))

@@ -136,7 +136,7 @@ def verdicts(table: pd.DataFrame) -> pd.Series:
     `tagged` if every condition holds; `not identifiable` if there are too few blocks of documents
     for an interval, or if all hold but those that the text cannot decide, as it has too few queries
     where the baseline or the surrogate is wrong; `inconclusive` if the interval of every failed
-    condition includes its threshold; else `no`.
+    condition includes its threshold, or if the condition on another text alone fails; else `no`.
     """
     if table.empty:
         return pd.Series([], dtype=object)

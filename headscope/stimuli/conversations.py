@@ -22,11 +22,10 @@ from headscope.stimuli.stimulus import Stimulus, StimulusConfig
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = (SYSTEM, USER, ASSISTANT, USER, ASSISTANT)
-FIRST_ROLES = (SYSTEM, USER, ASSISTANT)
-"""Messages of a conversation, and of one that comes before it."""
-LENGTHS, ANSWER_LENGTHS, FIRST_LENGTHS = (1, 5), (4, 7), (1, 5)
-"""Least and largest length of a message, of the last answer, and of a message of the conversation
-before, in units that fill the window at most."""
+"""Messages of a conversation; one that comes before it has the first three."""
+LENGTHS, ANSWER_LENGTHS = (1, 5), (4, 7)
+"""Least and largest length of a message, and of the last answer, in units that fill the window at
+most."""
 LEAST_UNIT = 3
 """Tokens of the shortest unit."""
 SENTENCES = 1_500
@@ -82,7 +81,7 @@ def _build(config: StimulusConfig) -> Iterator[Document]:
         # messages of at most so many units, which fill the window together
         plan = [(role, *LENGTHS) for role in ROLES]
         plan[-1] = (ASSISTANT, *ANSWER_LENGTHS)
-        before = [(role, *FIRST_LENGTHS) for role in FIRST_ROLES] if number % 2 else []
+        before = [(role, *LENGTHS) for role in ROLES[:3]] if number % 2 else []
         if template.system is None:
             plan, before = plan[1:], before[1:]
         parts = [part for part in (before, plan) if part]

@@ -1,4 +1,4 @@
-"""The atlas as data: what its cells and the lines below them say, however they are drawn."""
+"""Cells and legend of the atlas as data, for figures, pages and the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AtlasCell:
     share: float
     """Share of the type's colour in the cell, in [0, 1]; the rest is white."""
     is_open: bool
-    """True if the text does not tell its relation from a baseline."""
+    """True if the text does not separate the head's relation from a baseline."""
     is_below_baseline: bool
     """True if its hit rate is below that of the baseline."""
     title: str

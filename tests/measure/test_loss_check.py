@@ -114,11 +114,11 @@ def test_windows_are_better_where_their_mean_loss_is_below_that_of_counts():
     for offsets, better in (((-0.5, 0.4, 0.0), 1), ((-0.5, -0.5, 2.0), 2)):
         losses = unigram + np.repeat(offsets, 29)
         found = check_loss(counts, windows, lambda _, x=losses: x, vocabulary=9, seed=0)
-        facts = found.record
-        assert facts["better"] == better
-        assert facts["model"] == pytest.approx(unigram.mean() + np.mean(offsets), abs=1e-3)
-        assert facts["unigram"] == pytest.approx(unigram.mean(), abs=1e-3)
-        assert (facts["tokens"], facts["windows"]) == (87, 3)
+        record = found.record
+        assert record["better"] == better
+        assert record["model"] == pytest.approx(unigram.mean() + np.mean(offsets), abs=1e-3)
+        assert record["unigram"] == pytest.approx(unigram.mean(), abs=1e-3)
+        assert (record["tokens"], record["windows"]) == (87, 3)
         assert len(found.notes) == (np.mean(offsets) >= 0)
 
 

@@ -120,6 +120,10 @@ def test_templates_that_take_no_system_prompt_or_no_second_message_are_read(toke
     alone = "{{ messages[0]['content'] }}!{{ raise_exception('one') if messages | length > 1 }}"
     template = Tokenizer(with_chat_template(tokenizer, alone), name="m").in_chat().template
     assert (template.system, template.again, template.default) == (None, None, None)
+    template.conversation([("user", "a"), ("assistant", "b")])
+    for role in ("system", "user"):
+        with pytest.raises(ModelError, match=f"{role}, .*leave --chat out"):
+            template.conversation([(role, "a"), ("assistant", "b"), ("user", "c")])
 
 
 def test_a_prompt_of_a_task_is_a_message_and_its_answer_begins_the_assistants(words, chat_folder):

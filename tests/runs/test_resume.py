@@ -327,8 +327,8 @@ def test_a_haystack_file_with_other_content_is_another_run(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text("{}")
     info = {"settings": {"haystack": [str(path)]}}
-    facts = run_identity(info, {}, {})
-    assert run_identity(info, {}, {}) == facts
+    identity = run_identity(info, {}, {})
+    assert run_identity(info, {}, {}) == identity
     path.write_text("{} ")
-    assert run_identity(info, {}, {}) != facts
+    assert run_identity(info, {}, {}) != identity
     assert run_identity({"settings": {"haystack": ["2048"]}}, {}, {})["haystacks"] == {}

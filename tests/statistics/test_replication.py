@@ -119,7 +119,7 @@ def test_a_tag_that_another_text_would_more_likely_not_give_is_inconclusive():
     assert judged(**near_mass, **near_surrogate, hard_n=9)["verdict"] == UNIDENTIFIABLE
 
 
-def test_without_the_challenge_set_it_is_asked_of_the_texts_own_queries():
+def test_the_verdict_by_the_text_alone_asks_what_another_text_would_give():
     of_text = {"text_hard_n": 40, "text_hard_rate": 0.4, "text_hard_low": 0.16}
     of_text |= {"text_hard_high": 0.64, "text_hard_baseline_rate": 0.1}
     table = with_thresholds(pd.DataFrame([SURE | of_text]), {"t/r": RULE})

@@ -1,4 +1,4 @@
-"""Heads of a task described: from where to where they attend, what they write, who feeds them."""
+"""Heads of a task: roles that they attend between, tokens that they write, and what feeds them."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def attention_edges(
             edge["cut"] = statistics.interval(effect)
         edges.append(edge)
 
-    # the largest effect that an interval allows first: where effects of both signs cancel, the edge
-    # that the head lives by comes before a small one of which more is known
+    # sorted by the largest effect within the interval, because effects of both signs can cancel in
+    # the mean
     def largest(edge: Mapping[str, Any]) -> float:
         effect = edge["cut"]
         return max(abs(effect["low"]), abs(effect["high"])) if effect else 0.0
@@ -122,20 +122,21 @@ def describe_heads(
 
 
 def confirmed_paths(
-    measuring: Measuring, attention: TaskAttention, members: Sequence[Head], floor: float
+    reader: PathReader,
+    measuring: Measuring,
+    attention: TaskAttention,
+    members: Sequence[Head],
+    floor: float,
 ) -> list[dict[str, Any]]:
     """Paths into the heads of the circuit, the strongest estimates of which are run exactly.
 
     Args:
+        reader: of the model on the task.
         measuring: the model on the task.
         attention: with the roles of the prompts.
         members: receivers.
         floor: mean effect of replacing all heads.
-
-    Raises:
-        ModelError: which parts feed the heads cannot be computed.
     """
-    reader = PathReader(measuring.runner)
     names = attention.roles.names
     least = LEAST_PATH * abs(floor)
     edges: list[dict[str, Any]] = []

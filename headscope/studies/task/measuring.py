@@ -120,7 +120,7 @@ class Statistics:
 
 @dataclass(frozen=True, eq=False)
 class Measuring:
-    """A model on a task while it is measured."""
+    """The model, statistics, stored arrays and progress of a task's measurement."""
 
     runner: TaskRunner
     statistics: Statistics

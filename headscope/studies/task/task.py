@@ -16,6 +16,7 @@ from pydantic import Field
 
 from headscope.causal.direct_paths import find_paths
 from headscope.causal.head_set import Head
+from headscope.causal.paths import PathReader
 from headscope.causal.rerun import Rerunner
 from headscope.causal.roles import PromptRoles
 from headscope.causal.task_attention import TaskAttention, Writing, writing
@@ -390,9 +391,11 @@ class _Explanation:
         # direct paths into the heads of the circuit
         edges: list[dict[str, Any]] = []
         try:
-            edges = confirmed_paths(measuring, attention, members, whole_effect)
+            reader = PathReader(runner)
         except ModelError as error:
             notes.append(f"paths into heads were not computed: {first_line(error)}")
+        else:
+            edges = confirmed_paths(reader, measuring, attention, members, whole_effect)
         steps.finish()
         return Findings(
             runner=runner,

@@ -113,9 +113,9 @@ function columnsInWords() {
     ["n", "number of queries"],
     ["hit rate", "share of queries whose largest attention is on a target; sinks are excluded"],
     ["baseline", "the best of simple heuristics such as the nearest verb or a fixed distance, with its hit rate"],
-    ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong"],
+    ["tag", "needs a mass of 1.5 times every control and, for words, a preference for the target at hard queries, where the best baseline is wrong; and a probability of 0.5 or more on another text"],
     ...Object.values(DATA.cautions),
-    ["replicates", "probability that another text of this size gives the tag again"],
+    ["replicates", "probability of the tag on another text of this size"],
   ];
   return el("details", { class: "columns" }, el("summary", {}, "What the numbers mean"), el("dl", {}, message.flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning)])));
 }
