@@ -3,7 +3,8 @@
 `python -m tests.oracles.replicate smollm2 15000` reads two halves of the text that ships, each with
 half of the challenge set. A third argument, such as a folder of UD EWT, is read in place of the
 second half, and the whole text that ships in place of the first. With a fourth argument the runs
-are kept there, and are not made again.
+are kept there, and are not made again. `python -m tests.oracles.replicate RUN OTHER` compares two
+runs that exist, such as those of two seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import Window
 from headscope.measure import text as text_of_run
 from headscope.run import Run
-from headscope.statistics.conditions import LEAST_REPLICATES, failures
+from headscope.statistics.conditions import ANOTHER_TEXT, LEAST_REPLICATES, failures
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO, TAGGED
 from headscope.stimuli.challenge import challenge_windows
@@ -80,6 +81,18 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table).T
 
 
+def without_condition(
+    rows: pd.DataFrame, condition: str, conditions: Sequence[str]
+) -> pd.DataFrame:
+    """The rows of `beside`, tagged where no other condition fails."""
+    others = [name for name in conditions if name != condition]
+    verdicts = {}
+    for end in ("", "_b"):
+        fails = rows[[f"{name}{end}" for name in others]].any(axis=1)
+        verdicts[f"verdict{end}"] = rows[f"verdict{end}"].mask(~fails, TAGGED)
+    return rows.assign(**verdicts)
+
+
 def came_again(rows: pd.DataFrame) -> pd.DataFrame:
     """Tags of either run by the `replicates` that it predicts: their number, and the share of them
     that the other run gives.
@@ -135,6 +148,9 @@ def summary(first: Result, second: Result) -> str:
     of_structure = rows["type"].isin(STRUCTURE)
     tables = {
         "Tags": agreement(rows),
+        f"Tags without the condition {ANOTHER_TEXT}": agreement(
+            without_condition(rows, ANOTHER_TEXT, conditions)
+        ),
         f"Tags of {' and '.join(STRUCTURE)} by replicates": came_again(rows[of_structure]),
         "Tags of other types by replicates": came_again(rows[~of_structure]),
         "Jaccard index of what meets a condition and all before it": chain(rows, conditions),
@@ -168,7 +184,10 @@ def run_on(files: Sequence[Path], half: int, model: str, max_tokens: int) -> Run
 
 
 def main(model: str, max_tokens: str, other: str = "", folder: str = "") -> None:
-    """Run a model on two texts, and print the tables."""
+    """Run a model on two texts, or load two runs, and print the tables."""
+    if not max_tokens.isdigit():
+        print(summary(hs.load(model), hs.load(max_tokens)))
+        return
     documents = sorted(path for root in shipped_corpora() for path in root.rglob("*.conllu*"))
     texts = (documents, [Path(other)]) if other else (documents[::2], documents[1::2])
     runs = []
