@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # after https://universaldependencies.org/u/dep/
 DEPENDENTS = {
-    "acl": "clause of a noun",
+    "acl": "adnominal clause",
     "acl:relcl": "relative clause",
     "advcl": "adverbial clause",
     "advmod": "adverb",
@@ -24,8 +24,8 @@ DEPENDENTS = {
     "discourse": "discourse word",
     "dislocated": "dislocated word",
     "expl": "expletive",
-    "fixed": "part of a fixed expression",
-    "flat": "later part of a name",
+    "fixed": "fixed-phrase word",
+    "flat": "later name part",
     "iobj": "indirect object",
     "list": "list item",
     "mark": "subordinating word",
@@ -36,7 +36,7 @@ DEPENDENTS = {
     "nummod": "number",
     "obj": "object",
     "obl": "oblique noun",
-    "orphan": "orphan of an ellipsis",
+    "orphan": "ellipsis orphan",
     "parataxis": "adjacent sentence",
     "vocative": "vocative",
     "xcomp": "open complement",
