@@ -22,12 +22,12 @@ from headscope.measure.rounds import ROUND_DOCUMENTS, Stopped
 from headscope.measure.tally import Tally
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
     HARD_QUERIES,
     MAX_Q,
     ON_THIS_TEXT,
     Q_VALUE,
-    Numbers,
     has_no_interval,
 )
 from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh

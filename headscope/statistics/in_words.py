@@ -26,13 +26,11 @@ from headscope.statistics.columns import (
     REPLICATES,
     rows_of_head,
 )
+from headscope.statistics.condition import Condition, Numbers, Row
 from headscope.statistics.conditions import (
     ANOTHER_TEXT,
     BESIDE_LIFT,
     CONDITIONS,
-    Condition,
-    Numbers,
-    Row,
     alternative,
     has_no_interval,
     strictest_control,

@@ -17,11 +17,11 @@ from headscope.statistics.columns import (
     GENERAL,
     PRELIMINARY,
 )
+from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
     HARD_QUERIES,
     Q_VALUE,
     QUERIES,
-    Numbers,
     decided_failures,
     failures,
     has_no_interval,
