@@ -44,6 +44,9 @@ SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
 
+# rows that the text cannot decide
+
+
 def _has_baseline(numbers: Numbers) -> Truth:
     both: Truth = numbers.has("beat_baseline_by") & numbers.has("hard_n")
     return both
@@ -56,6 +59,7 @@ def is_open(numbers: Numbers) -> Truth:
     even the interval of a head that is always right would include their rate.
     """
     queries = numbers["hard_n"]
+    # Wilson's lower end of a rate of 1, the largest that so many queries can reach
     largest_low = queries / (queries + Z_95**2)
     is_reachable = _bound(numbers) < largest_low
     has_queries = queries >= MIN_HARD
@@ -84,7 +88,11 @@ def _bound(numbers: Numbers) -> Number:
     return bound
 
 
+# the strictest control of a row
+
+
 def _strictest(numbers: Numbers) -> Number:
+    # a relation states the whole multiple of chance, so `TIMES_CONTROL` is taken out of it
     of_chance = numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL
     controls = [numbers["control"], numbers["matched_control"], of_chance]
     return np.asarray(np.fmax.reduce(controls))
@@ -92,6 +100,7 @@ def _strictest(numbers: Numbers) -> Number:
 
 def _control_margin(numbers: Numbers) -> Margin:
     strictest = _strictest(numbers)
+    # mass and control vary together over documents; the other controls count as fixed
     is_control = strictest == numbers["control"]
     error = np.where(is_control, numbers["control_error"], numbers["mass_error"])
     above = numbers["mass"] - TIMES_CONTROL * strictest
@@ -140,6 +149,9 @@ def strictest_control(row: Row) -> tuple[float, str]:
 def _control_in_words(row: Row) -> str:
     control, keys = strictest_control(row)
     return f"mass {row['mass']:.3f}, {TIMES_CONTROL:g} × {control:.3f} on {keys}"
+
+
+# reasons why the text cannot decide
 
 
 def _interval(low: float, high: float) -> str:
@@ -198,8 +210,7 @@ def alternative(row: Row) -> str:
     return SURFACE if is_of_surface else str(row["baseline"])
 
 
-BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
-"""Conditions that the sentence on a direct effect states after its lift."""
+# conditions of more than one comparison, and the numbers of each condition in words
 
 
 def _has_enough_queries(numbers: Numbers) -> Truth:
@@ -309,6 +320,9 @@ def _another_text_in_words(row: Row) -> str:
         f"needs {LEAST_REPLICATES:g}"
     )
 
+
+BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
+"""Conditions that the sentence on a direct effect states after its lift."""
 
 ON_THIS_TEXT = (
     Condition(

@@ -143,6 +143,7 @@ def condition_results(
     numbers = Numbers(table)
     rows = table.to_dict("records")
     results: list[list[ConditionResult]] = [[] for _ in rows]
+    # a condition is tested on all rows at once, and worded row by row
     for condition in conditions:
         applies = np.ones(len(rows), bool)
         if condition.applies is not None:
@@ -170,6 +171,7 @@ def reasons(table: pd.DataFrame) -> list[str]:
             f"{row['mass']:.2f} of its attention on {row['meaning']} (control "
             f"{row['control']:.2f}, lift {_lift(row)}, n {row['n']})"
         )
+        # without an interval no condition says anything, whether it holds or fails
         if has_no_interval(Numbers(row))[0]:
             sentence = f"{name}: this text cannot decide it: {undecided_in_words(row)}; {numbers}"
         elif row["tagged"]:
@@ -425,6 +427,7 @@ def direct_effects_in_words(
         effects: rows of that table.
         records: entries of `run.json` for the effects, by their full names.
     """
+    # the table has numbers alone: meaning, sign and controls of an effect are in the record
     names = f"{WRITES}/" + effects["type"] + "/" + effects["effect"]
     of_rows = [records[name] for name in names]
     results_of_rows = condition_results(
@@ -451,6 +454,7 @@ def causes_in_words(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
     causes = rows_of_head(table, layer, head)
     causes = causes.assign(direction=directions(causes))
+    # effects at other tokens have no sentence of their own: they qualify that at the queries
     is_away = causes["behaviour"].isin(AWAY)
     away_effects = causes[is_away].set_index("type")["effect"].to_dict()
     tags = causes[causes["kind"] == "tag"]
@@ -488,6 +492,7 @@ def _cause_of_head(row: HeadRow, elsewhere: float | None) -> str:
         f"{row['ablated']:.2f}: {row['effect']:+.3f} {unit} [{row['ci_low']:+.3f}, "
         f"{row['ci_high']:+.3f}] ({row['direction']})"
     )
+    # an effect as large elsewhere would not be of the relation
     if _is_known(elsewhere):
         sentence += f", elsewhere {elsewhere:+.3f}"
     elif row["behaviour"] in NEAR:
