@@ -255,14 +255,10 @@ def classify(
             checkpoint=checkpoint,
             on_progress=on_progress,
             on_message=on_message,
-            report=_report,
+            report=lambda result: Run.of(result).report(),
         )
         result = classify_heads(model, corpora, settings, own_relations, session)
     return Run.of(result)
-
-
-def _report(result: Result) -> str:
-    return Run.of(result).report()
 
 
 @checked

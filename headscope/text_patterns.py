@@ -341,6 +341,7 @@ def read_patterns(
     dtype: type[np.floating[Any]] = np.float16,
 ) -> Float[ndarray, "layer head query key"]:
     """Patterns of some heads on one window, read up to the last of the layers."""
+    # one layer at a time is in memory beside the array
     size = len(window)
     array = np.zeros((len(layers), len(heads), size, size), dtype)
     rows = {layer: row for row, layer in enumerate(layers)}
