@@ -78,6 +78,7 @@ def read_text(name: str, text: str, *, source: str = "") -> Document:
     >>> [(word.form, word.sentence) for word in document.words]
     [("Don't", 0), ('look', 0), ('!', 0), ("It's", 1), ('gone', 1), ('.', 1)]
     """
+    # ends and words are found apart, and run through side by side
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     words: list[Word] = []
     sentence = 0

@@ -284,6 +284,7 @@ class ChatTemplate:
         text = ""
         turns: list[Turn] = []
         for role, content in messages:
+            # what stands before a message depends on the one before it, if there is one
             last = turns[-1].role if turns else ""
             between: str | None
             if role == "assistant":
@@ -377,6 +378,7 @@ class Window:
         """The window's first tokens, with the words and mentions that lie among them whole."""
         if length >= len(self):
             return self
+        # positions stay, and only what lies in these tokens whole is kept
         return replace(
             self,
             tokens=self.tokens[:length],

@@ -200,6 +200,7 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
             "to resume it, add --overwrite to start again, or choose another --out"
         )
+    # the arrays lack empty blocks, which the empty tally of this run has
     empty = sums.tally
     tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
     sums.take_over(tally, header["sums"])
@@ -219,6 +220,7 @@ def run_identity(
         if not name.isdigit():
             haystacks[name] = file_sha256(Path(name))
     relations = {name: limits.record() for name, limits in thresholds.items()}
+    # the files of the corpora are compared one by one, so that a message can name the one
     identity = {
         "model": record.get("model"),
         "bos": record.get("bos"),
@@ -229,6 +231,7 @@ def run_identity(
         "relations": relations,
         "versions": versions,
     }
+    # the header of a checkpoint is read from JSON, where tuples are lists
     as_read_back: dict[str, Any] = json.loads(json.dumps(identity))
     return as_read_back
 

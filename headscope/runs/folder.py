@@ -143,6 +143,7 @@ class RunFolder:
 
     def _content(self, name: str) -> bytes:
         path = self.file(PACKED.get(name, name))
+        # a pipe would never end, and a folder has no bytes
         if not path.is_file():
             there = "no regular file" if os.path.lexists(path) else "missing"
             raise RunError(f"{path}: this file of the run is {there}; {AGAIN}")
@@ -259,6 +260,7 @@ class RunFolder:
             WriteError: it has such a table already (and `overwrite` is off), or nothing can be
                 written there.
         """
+        # all this is asked once more when the table is written, minutes later
         if not is_run(self.path):
             raise RunError(
                 f"{self.path} is not a run folder, into which a table could be written; state a "
