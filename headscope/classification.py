@@ -300,6 +300,7 @@ def _describe_reading(
     further_notes: Sequence[str],
 ) -> RunInfo:
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
+    # what the run was made from is known before reading, what it read only now
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
     # notes of all parts, in the order in which they were read

@@ -243,6 +243,7 @@ def _item(error: Mapping[str, Any]) -> str:
 
 def described(value: Any) -> str:
     """A value in words, on one line and short; the type alone of anything but plain values."""
+    # Python refuses to print a number of thousands of digits
     if isinstance(value, Integral) and abs(int(value)) > 10**40:
         return "a number of more than 40 digits"
     if isinstance(value, PurePath):

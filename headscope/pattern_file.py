@@ -64,6 +64,7 @@ def read_pattern_file(path: Path) -> Patterns | GivenPatterns:
         PatternError: the file is another one, or contains no patterns.
         HeadscopeError: there is no such file.
     """
+    # JSON may be the patterns themselves, .npz always has names
     values: Any
     if path.suffix.lower() == ".json":
         raw = given_file(path, "a .npz or .json file of patterns")

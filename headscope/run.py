@@ -366,6 +366,7 @@ def windows(
     from headscope.models.model import Model as LoadedModel
     from headscope.models.tokenizer import Tokenizer
 
+    # a model is loaded only for its own tokenizer
     encoder = tokenizer
     if isinstance(tokenizer, str | Path | LoadedModel):
         encoder = resolve.the_model(tokenizer).tokenizer

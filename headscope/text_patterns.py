@@ -308,6 +308,7 @@ def patterns(
     >>> found.array.shape, found["L5H3"].shape
     ((2, 8, 5, 5), (5, 5))
     """
+    # text and heads are checked before anything is read, as patterns of all heads take long
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     loaded = loaded.with_plain_prompts(plain)

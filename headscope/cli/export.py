@@ -96,6 +96,7 @@ def cards(
     from headscope.runs.write import write_files
     from headscope.views.gallery import folder_names
 
+    # all cards or none: a run that cannot be read is known before the first file is written
     loaded = [load(run) for run in runs]
     names = folder_names([run.name for run in loaded])
     targets = [out / f"{name}.json" for name in names]

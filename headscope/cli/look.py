@@ -174,6 +174,7 @@ def show(
     from headscope.views.show import is_one_head
     from headscope.views.show import show as show_heads
 
+    # a terminal has room for one pattern
     if out is None and not is_one_head(several_names(head)):
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
     view = show_heads(model, head, text, generate=generate, plain=plain, chat=chat, source=source)
@@ -256,9 +257,10 @@ def serve(
         optional_package("the live page", package)
     from headscope.resolve import model_or_run
     from headscope.serve.live import Live
-    from headscope.serve.open_page import open_page
+    from headscope.serve.server import open_page
     from headscope.serve.server import serve as answer
 
+    # a run names its model; a model alone has patterns, and no tags
     loaded, run = model_or_run(model, source=source, device=device)
     live = Live(loaded.with_plain_prompts(plain), run)
     if live.run is None:
@@ -294,6 +296,7 @@ def models(
     format: Printed = "table",
 ) -> None:
     """List the models that headscope loads, and their names."""
+    # a list needs no network, and loads no model
     if fetch is None:
         from headscope.runs.tables import write_rows
         from headscope.views.model_list import describe_models, layout_table

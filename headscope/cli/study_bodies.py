@@ -211,6 +211,7 @@ def ablate(call: StudyCall, run: Run) -> None:
     # the run is saved again with the table and a new report
     loaded = load(run, with_tally=True)
     folder = changed_run(call, run, CAUSE_TABLE)
+    # the folder was checked before, because ablation takes minutes
     result = call.result(run=loaded)
     files = call.write(result)
     if folder is not None:

@@ -238,6 +238,7 @@ class _Builder:
     def add_sentence(self, rows: list[Row], comments: Mapping[str, str]) -> None:
         # words, numbered through the document
         self.entities.field_index = self.entity_field
+        # heads are numbered within their sentence, and words through the document
         base = len(self.words)
         for row, start, end in self._surface(rows, "newpar" in comments):
             self.words.append(
@@ -391,7 +392,7 @@ def _comments(lines: list[str]) -> dict[str, str]:
     comments: dict[str, str] = {}
     for line in lines:
         if line.startswith("#"):
-            # `newdoc id` is `newdoc` with a value, and either may stand there twice
+            # `newdoc id = d1` counts as `newdoc`, whose value a plain `newdoc` does not erase
             key, _, value = line.lstrip("#").partition("=")
             key = re.sub(r"^(newdoc|newpar)\s.*", r"\1", key.strip())
             comments[key] = value.strip() or comments.get(key, "")

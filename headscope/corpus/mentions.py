@@ -56,6 +56,7 @@ class EntityReader:
         Raises:
             CorpusError: a bracket that cannot be read, or one that closes nothing.
         """
+        # brackets are matched whole before any of them is taken, so that a fault changes nothing
         if not _BRACKETS.fullmatch(value):
             raise CorpusError(
                 f"{self.path}:{line}: cannot read Entity={value:.60}; "
@@ -94,9 +95,11 @@ class EntityReader:
         return tuple(mentions)
 
     def _close(self, entity: str, last: int, line: int) -> None:
+        # of mentions of one entity the innermost closes first
         for i in range(len(self._open) - 1, -1, -1):
             if self._open[i][0] == entity:
                 _, first, _ = self._open.pop(i)
+                # parts of one mention count once, and an empty node has no word
                 if _PART.search(entity):
                     self.discontinuous += entity.endswith("[1/" + entity.split("/")[-1])
                 elif first > last:

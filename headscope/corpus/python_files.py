@@ -49,6 +49,7 @@ def read_python(path: Path, text: str) -> Document:
     if len(text) > LONGEST:
         raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
     try:
+        # the parser and the tokenizer raise many kinds of errors for text that is not Python
         source = SourceFile(text)
         links = [*_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)]
         line_ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]

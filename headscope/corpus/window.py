@@ -241,6 +241,7 @@ class ChatTemplate:
             for i, (token, string) in enumerate(zip(before.tokens, before.strings, strict=True), 1)
             if token in self.special or ("\n" in string and not string.strip())
         ]
+        # turns are by positions in the new window, in which the default system prompt comes first
         turns = [Turn("user", 1 + count, end + count)]
         if self.default is not None:
             turns.insert(0, self.default)

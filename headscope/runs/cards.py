@@ -124,7 +124,7 @@ def read_card(path: str | Path) -> Result:
                 layer_and_head = {column: record[column] for column in HEAD}
                 rows += [{**layer_and_head, **row} for row in record[table.attribute]]
             tables[table.attribute] = _table(table, rows)
-        # a later version may write more than this one knows
+        # a record also has a name, the lists, and what a later version adds
         heads = [
             {name: value for name, value in record.items() if name in _HEAD_COLUMNS}
             for record in card.heads

@@ -94,6 +94,7 @@ class RunCheckpoint:
         self._write = partial(_write, run=run, text=text, sums=sums)
         places = (self.folder.checkpoint, _elsewhere(self.folder))
         checkpoints = [path for path in places if path.is_file()]
+        # a checkpoint of another run is refused, or is removed when the run may be replaced
         if checkpoints:
             newest = max(checkpoints, key=lambda path: path.stat().st_mtime)
             try:

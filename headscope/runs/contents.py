@@ -234,6 +234,7 @@ def _with_columns_since_0_2_0(run: Result) -> Result:
         return run
     table = run.evidence_with_thresholds
     table = table.assign(**{PRELIMINARY: is_preliminary(table), REPLICATES: replicates(table)})
+    # what can be computed from its evidence is added, and the rest is missing
     heads = with_cautions(run.heads, tags_in_order(table))
     heads = with_replicates(heads, table)
     evidence = run.evidence.assign(**{PRELIMINARY: table[PRELIMINARY].to_numpy()})

@@ -260,7 +260,6 @@ class RunFolder:
             WriteError: it has such a table already (and `overwrite` is off), or nothing can be
                 written there.
         """
-        # all this is asked once more when the table is written, minutes later
         if not is_run(self.path):
             raise RunError(
                 f"{self.path} is not a run folder, into which a table could be written; state a "

@@ -129,6 +129,7 @@ def strictest_control(row: Row) -> tuple[float, str]:
     >>> strictest_control({"type": "syntactic", "control": float("nan")})  # no finite attention
     (nan, 'control keys')
     """
+    # the comparison in words names the one control that decides
     controls = [
         (row["control"], "control keys"),
         (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched)"),

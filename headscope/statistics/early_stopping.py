@@ -168,6 +168,7 @@ class StoppingRule:
             "documents": documents,
             "expected_changes": None if text is None else text.expected_changes,
         }
+        # a stimulus that was stopped has read the documents up to the round of its stop
         for stimulus, count in self._documents.items():
             stop = stopped.get(stimulus)
             last_round = self._rounds_read(stimulus, stopped) - 1
@@ -286,6 +287,7 @@ class PartialEvidence:
             if rows is None:
                 return float("inf")
             margins = _margins(rows, share)
+            # as if conditions were independent
             holds = [margin.holds for name, margin in margins.items() if name != HARD_QUERIES]
             all_hold = np.stack(holds).prod(0)
             tags += float(all_hold.sum())

@@ -87,6 +87,7 @@ def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
 def _lift_columns(
     sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
 ) -> _Columns:
+    # a control is tested with its factor, so that their difference has the error that decides
     excess = sums.excess
     uncertainty = sums.uncertainty(excess, bounded, sign)
     above_control = sums.target - TIMES_CONTROL * sums.control
@@ -281,6 +282,7 @@ def preference(
     wider of Wilson's for a share and Student's over blocks of documents, which includes the error
     of the baselines' rate by that of the easy rate. NaN with fewer than eight blocks.
     """
+    # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
     rate = hard.mean(hard.hits)
     easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)

@@ -367,6 +367,7 @@ def title_of_head(rows: pd.DataFrame, tags: Sequence[str]) -> str:
         rows: the head's rows with thresholds, in their order.
         tags: its tags with their cautions.
     """
+    # what the text cannot decide comes after tags, and the closest relation only without both
     titles = [", ".join(tags)] if tags else []
     undecided = rows[is_undecided(rows)]
     if len(undecided):
@@ -469,6 +470,7 @@ def _cause_of_edges(row: HeadRow) -> str:
     name = f"{row['type']}/{row['relation']}"
     if not _is_known(row["effect"]):
         return f"{name}, edges to its targets: {row['verdict']}"
+    # divergences are smaller than losses, and have a digit more
     excess = f"{row['excess']:+.4f} [{row['excess_low']:+.4f}, {row['excess_high']:+.4f}]"
     times = f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
     loss = f"{row['loss_excess']:+.3f} [{row['loss_low']:+.3f}, {row['loss_high']:+.3f}]"
@@ -508,6 +510,7 @@ def feature_model_in_words(
     feature_models: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int
 ) -> list[str]:
     """A head's feature model, what it explains, and its features."""
+    # the sentence on the whole model stands in the table of heads
     of_head = rows_of_head(heads, layer, head).iloc[0]
     lines = [
         str(of_head["feature_model"]),

@@ -165,6 +165,7 @@ def few_shot_prompts(
     pairs = task.halves[half]
     few_shot = []
     for number, (question, answer) in enumerate(pairs[: size.prompts]):
+        # a generator for each prompt, so that all kinds have the same examples
         rng = np.random.default_rng([size.seed, half, number])
         others = [pair for pair in pairs if pair[0] != question]
         examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
@@ -181,6 +182,7 @@ def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
     answers = [answer for _, answer in pairs]
     best = answers
     for _ in range(TRIES):
+        # answers that come twice can be right in any order, so that some tries are needed
         dealt = [answers[i] for i in rng.permutation(len(answers))]
         if _right(dealt, answers) < _right(best, answers):
             best = dealt
