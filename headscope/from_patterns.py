@@ -408,8 +408,8 @@ def _without_gradients(values: Any) -> Any:
 
 
 def _fault_of(array: Tensor, window: Window, *, sinks: bool) -> str:
-    """The reason why an array is no pattern of a window; empty if it is one."""
-    # each fault is named by itself, as most come from another axis order or from padding
+    """The fault of an array as the pattern of a window; empty for a sound one."""
+    # most faults come from another order of axes or from padding: each has its own message
     shape, size = tuple(array.shape), len(window)
     if array.ndim != 4 or 0 in shape or shape[2:] != (size, size):
         return f"shape {shape}, but {size} tokens need [layer head {size} {size}]"

@@ -49,7 +49,7 @@ def given_patterns(patterns: Any, windows: Any, tokens: Any) -> GivenPatterns:
     texts = patterns if isinstance(patterns, list | tuple) else [patterns]
     if not texts or not all(isinstance(text, Patterns) for text in texts):
         return GivenPatterns(patterns, windows, tokens)
-    # patterns of single layers or heads are no whole run
+    # patterns of single layers or heads would lose their numbers in a run
     for text in texts:
         check_whole(text)
     if windows is None and tokens is None:

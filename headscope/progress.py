@@ -171,7 +171,7 @@ def _drawn_bar(unit: str) -> RichProgress:
 
 
 class _Lasting:
-    """A stream that outlasts its terminal: a closed window is no reason to end the work."""
+    """A stream that outlasts its terminal: work goes on when its window is closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

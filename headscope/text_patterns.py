@@ -120,7 +120,7 @@ class Patterns:
         target = Path(path)
         check_suffix(target, ".npz")
         content = BytesIO()
-        # what is no array goes into the record
+        # everything but arrays goes into the record
         window = self.window
         record = {
             "name": self.name,

@@ -77,7 +77,7 @@ def cut_windows(
     cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
     has_token = last >= first
-    # marks that divide the text are no words for relations between words
+    # relations between words leave out the marks that divide the text
     divides = np.array([_divides(document.text, word) for word in document.words], bool)
     ranges = _ranges(tokenized, first, max_length - 1, cuts)
     for window_number, (start, end) in enumerate(ranges):

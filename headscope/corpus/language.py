@@ -37,7 +37,7 @@ def language_code(code: str) -> str:
     """The language of a code of ISO 639 with or without a region, two letters for English.
 
     Raises:
-        ValueError: it is no such code.
+        ValueError: it is another text.
 
     >>> language_code("de"), language_code("en-GB"), language_code("eng")
     ('de', 'en', 'en')

@@ -39,7 +39,7 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
     count, start = 0, 0
     while start < len(text):
         end = _piece_end(text, start)
-        # a piece of blanks and line breaks is no document
+        # pieces without a word are left out
         if _WORD.search(text, start, end):
             count += 1
             piece = read_text(f"{name}.{count}", text[start:end], source=source)

@@ -172,7 +172,7 @@ def candidates(
     competes = is_of_classes | is_picked_word | (position == picked)
     competes &= is_in_text & window.attention_kind.sees(query, position)
     competes &= ~is_query_word & (position != query)
-    # targets are no candidates beside themselves
+    # targets do not compete with themselves
     queries = targets.queries
     row_of_target = np.searchsorted(queries, targets.owner)
     competes[row_of_target, targets.key] = False

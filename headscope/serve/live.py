@@ -79,7 +79,7 @@ class Live:
         """Reason why no head can be ablated, or nothing."""
         self._rerunner: Rerunner | None = None
         if model.attention_kind.predicts_next:
-            # the page works without ablation, and says why there is none
+            # the page works without ablation, and states the reason
             try:
                 self._rerunner = Rerunner(model)
             except ModelError as error:

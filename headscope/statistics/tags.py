@@ -235,7 +235,7 @@ def evidence_order(table: pd.DataFrame) -> pd.Index:
     closest.
     """
     is_tagged = table["tagged"].astype(bool)
-    # what the text cannot decide for any head is no nearer to a tag than a rejection
+    # what the text cannot decide for any head is as far from a tag as a rejection
     is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)
     verdict_rank = table["verdict"].map(_RANKS).where(~is_tagged, 0)
     # a sink is not a function, and a broad relation says less than others

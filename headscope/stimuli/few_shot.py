@@ -43,7 +43,7 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """Tasks from a file with the columns `task,question,answer`.
 
     Raises:
-        CorpusError: it is no table, or rows are invalid; the message lists them.
+        CorpusError: it is not a table, or rows are invalid; the message lists them.
         ChoiceError: it lacks a column.
         HeadscopeError: there is no such file.
     """
@@ -133,7 +133,7 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
         token = spelling.first(word)
         if token is not None:
             first[word] = token
-    # answers with one first token cannot be told apart by it
+    # a first token that answers share does not tell which of them it begins
     answers_of: dict[int, set[str]] = {}
     for _, answer in pairs:
         if answer in first:

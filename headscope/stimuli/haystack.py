@@ -60,7 +60,7 @@ class HaystackQuestion:
     answers: Sequence[int]
     """First characters of the words of the answer, at each place where it stands."""
     others: Sequence[int]
-    """First characters of words of the same form that are no answer."""
+    """First characters of other words of the same form."""
     other_words: Sequence[int]
     """First characters of the other words of the needle."""
 
@@ -223,7 +223,7 @@ def read_haystacks(
     capital, or others.
 
     Raises:
-        CorpusError: rows are invalid, or there are none; the message lists them.
+        CorpusError: there are no rows, or invalid ones; the message lists them.
         HeadscopeError: there is no such file.
     """
     raw = given_file(path, "haystacks as .jsonl")

@@ -235,7 +235,7 @@ def unrelated_words(window: Window, targets: Pairs, rng: np.random.Generator) ->
 
     def unrelated_to(query: int, key: int) -> Int[ndarray, " word"]:
         related = lexicon.any_relation(str(words.lemma[query]))
-        # what a causal query has not read yet is no control
+        # a causal query has not read later words yet
         before_query = words.last[[query]] - 1
         is_seen = window.attention_kind.sees(before_query, words.last)
         is_of_class = words.upos == words.upos[key]
