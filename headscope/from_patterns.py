@@ -32,7 +32,6 @@ from headscope.measure.surrogate_rows import (
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
-from headscope.pattern_file import given_patterns
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.reference_baselines import reference_baselines
@@ -43,7 +42,7 @@ from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
-from headscope.text_patterns import TOLERANCE
+from headscope.text_patterns import TOLERANCE, given_patterns
 
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]

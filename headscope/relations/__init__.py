@@ -96,9 +96,7 @@ def _installed() -> dict[str, HeadType]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             head_type = entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # code of another package, which may call sys.exit
+        except (Exception, SystemExit) as error:  # code of another package, which may do anything
             reason = f"{type(error).__name__}: {first_line(error):.200}"
             raise HeadscopeError(f"cannot load the head type {entry.value}: {reason}") from error
         if not isinstance(head_type, HeadType):
