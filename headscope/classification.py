@@ -31,7 +31,7 @@ from headscope.errors import ArgumentError
 from headscope.measure.batch_reader import BatchReader
 from headscope.measure.example_reader import Sample
 from headscope.measure.examples import QUICK_WINDOWS
-from headscope.measure.fit_baselines import FittedBaselines, fit_baselines
+from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.precision_check import PrecisionCheck, compare_precisions
 from headscope.measure.reading import read, sum_cells
 from headscope.measure.second_reading import SecondReading
@@ -121,9 +121,20 @@ def classify_heads(
     run_info = describe_input(model, of_attention(relations), corpora, settings)
     run_info = replace(run_info, precision=precision, **baselines.record(summed))
 
-    # 5. measure
-    sums = _begin_sums(model, text, summed, run_info, settings, session)
-    stopping = _stopping_rule(text, relations, baselines)
+    # 5. measure: into empty sums, or into those that an interrupted run with this input has kept
+    sums = Sums.empty(model, summed)
+    size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
+    sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
+    thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
+    identity = run_identity(run_info.to_json(), thresholds, versions())
+    session.checkpoint.begin(identity, text.natural, sums, on_message=session.on_message)
+    stopping = StoppingRule(
+        of_attention(relations),
+        baselines.rates,
+        text.expected_tokens,
+        text.others,
+        read_all=text.reads_all,
+    )
     listener = Count(session.on_progress, text.most_tokens(sums.stopped))
     again = SecondReading(
         model=model,
@@ -224,6 +235,7 @@ def _scored_relations(
 
 def _answered(model: LoadedModel, text: Text, settings: Settings) -> tuple[Text, list[str]]:
     """The text without haystacks of a length at which the model cannot answer, and notes."""
+    # the null model answers nothing, and all its tags are to be counted
     haystacks = [window for window in text.synthetic if window.stimulus == HAYSTACK.name]
     if not haystacks or settings.null_model:
         return text, []
@@ -280,36 +292,6 @@ def _choose_precision(
     return precision.record
 
 
-def _begin_sums(
-    model: LoadedModel,
-    text: Text,
-    summed: Sequence[Relation],
-    run_info: RunInfo,
-    settings: Settings,
-    session: Session,
-) -> Sums:
-    """Empty sums, or those that an interrupted run with the same input has kept."""
-    sums = Sums.empty(model, summed)
-    size = QUICK_WINDOWS if settings.quick else TEXT.example_windows
-    sums.sample = Sample(size, seed=settings.seed, keeps_patterns=settings.examples)
-    thresholds = {relation.id: relation.thresholds for relation in of_attention(summed)}
-    identity = run_identity(run_info.to_json(), thresholds, versions())
-    session.checkpoint.begin(identity, text.natural, sums, on_message=session.on_message)
-    return sums
-
-
-def _stopping_rule(
-    text: Text, relations: Sequence[Relation], baselines: FittedBaselines
-) -> StoppingRule:
-    return StoppingRule(
-        of_attention(relations),
-        baselines.rates,
-        text.expected_tokens,
-        text.others,
-        read_all=text.reads_all,
-    )
-
-
 def _describe_reading(
     run_info: RunInfo,
     again: SecondReading,
@@ -318,6 +300,7 @@ def _describe_reading(
     further_notes: Sequence[str],
 ) -> RunInfo:
     """The record of a run with what was read, notes on it, and the model's loss, measured here."""
+    # what the run was made from is known before reading, what it read only now
     model, text, sums = again.model, again.text, again.sums
     loss = again.text_loss()
     # notes of all parts, in the order in which they were read

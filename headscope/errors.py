@@ -25,7 +25,13 @@ class HeadscopeError(Exception):
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_printable(str(message)))
+        text = str(message)
+        # its beginning says what is wrong, and its end what to do
+        if len(text) > LONGEST:
+            text = f"{text[: LONGEST - 400]} … {text[-390:]}"
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+        super().__init__(text)
 
 
 class ModelError(HeadscopeError):
@@ -177,12 +183,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     words = ("not enough memory", "can't allocate memory", "out of memory")
     return isinstance(error, MemoryError) or any(word in str(error) for word in words)
-
-
-def _printable(message: str) -> str:
-    """A message on one line, without what a terminal would obey, and not too long."""
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST - 400]} … {message[-390:]}"
-    if message.isprintable():
-        return message
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)

@@ -32,7 +32,6 @@ from headscope.measure.surrogate_rows import (
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import attends_to_hidden, full_tile, slice_pattern
 from headscope.options import Name, Names, Seed, checked
-from headscope.pattern_file import given_patterns
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.relations import Relations, check_relations, relations_of
 from headscope.relations.reference_baselines import reference_baselines
@@ -43,7 +42,7 @@ from headscope.statistics.judge_heads import weigh_run
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import score_surrogates
 from headscope.stimuli.natural_text import TEXT, few_documents
-from headscope.text_patterns import TOLERANCE
+from headscope.text_patterns import TOLERANCE, given_patterns
 
 Pattern = Float[Tensor, "layer head query key"]
 Reader = Callable[[int, Window], Any]
@@ -116,10 +115,9 @@ def score_patterns(
     parts = baselines.parts(relations)
     # one window at a time, as patterns may be made when they are asked for
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
-        scored: list[Window] = []
         pairs = arrays_of(patterns, texts, sinks=sinks)
-        pairs = _recorded(pairs, scored, Steps(bar, len(texts)).advance)
-        tally = _tally(pairs, texts, parts, seed, sinks=sinks)
+        steps = Steps(bar, len(texts))
+        tally, scored = _tally(pairs, texts, parts, seed, sinks=sinks, advance=steps.advance)
     run_info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
@@ -176,16 +174,6 @@ def _documents_of_text(windows: Sequence[Window]) -> int:
     return numbers.count(-1) + len({*numbers} - {-1})
 
 
-def _recorded(
-    pairs: Iterable[tuple[Pattern, Window]], scored: list[Window], advance: Callable[[], None]
-) -> Iterator[tuple[Pattern, Window]]:
-    """The same pairs; the windows, cut as their patterns are, are added to `scored`."""
-    for array, window in pairs:
-        scored.append(window)
-        yield array, window
-        advance()
-
-
 def _tally(
     pairs: Iterable[tuple[Pattern, Window]],
     windows: Sequence[Window],
@@ -193,11 +181,18 @@ def _tally(
     seed: int,
     *,
     sinks: bool,
-) -> Tally:
-    """Sums over patterns, each a batch of its own; one pattern is in memory at a time."""
+    advance: Callable[[], None],
+) -> tuple[Tally, list[Window]]:
+    """Sums over patterns, each a batch of its own, and the windows, cut as their patterns are.
+
+    One pattern is in memory at a time.
+    """
     tally: Tally | None = None
+    scored: list[Window] = []
     dealt = in_stretches(assign_blocks(windows))
     for i, (array, window) in enumerate(pairs):
+        scored.append(window)
+        # the number of layers and heads is not known before the first pattern
         layers, heads = array.shape[:2]
         config = ReaderConfig(relations, seed, layers, heads, sinks=sinks)
         if tally is None:
@@ -215,9 +210,10 @@ def _tally(
             read_layer(layer, shared, rows)
         for reader in readers:
             reader.add_to(tally)
+        advance()
     if tally is None:
         raise PatternError("no windows: there is nothing to score")
-    return tally
+    return tally, scored
 
 
 def pattern_windows(text: Any, tokens: Any) -> list[Window]:
@@ -390,6 +386,7 @@ def _array(where: str, values: Any) -> Tensor:
         array = np.asarray(_without_gradients(values))
         if array.ndim == 5 and array.shape[1] == 1:  # layers of one text, with a batch axis each
             array = array[:, 0]
+        # such a cast refuses text, objects and complex numbers
         return torch.as_tensor(array.astype(np.float32, casting="same_kind"))
     except Exception as error:
         # NumPy's own message on rows of several lengths does not help
@@ -410,7 +407,8 @@ def _without_gradients(values: Any) -> Any:
 
 
 def _fault_of(array: Tensor, window: Window, *, sinks: bool) -> str:
-    """The reason why an array is no pattern of a window; empty if it is one."""
+    """The fault of an array as the pattern of a window; empty for a sound one."""
+    # most faults come from another order of axes or from padding: each has its own message
     shape, size = tuple(array.shape), len(window)
     if array.ndim != 4 or 0 in shape or shape[2:] != (size, size):
         return f"shape {shape}, but {size} tokens need [layer head {size} {size}]"

@@ -87,10 +87,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Raises:
         ArgumentError: when the function is called with an invalid value.
     """
+    # what comes by `*` is missing from the bound arguments if there is nothing, and is checked too
     signature = inspect.signature(function)
     kinds = {parameter.kind: name for name, parameter in signature.parameters.items()}
     starred = kinds.get(inspect.Parameter.VAR_POSITIONAL)
 
+    # made at the first call: building every model would slow each import down
     @functools.cache
     def options() -> type[Options]:
         return create_model(function.__name__, __base__=Options, **_fields(function))
@@ -133,12 +135,6 @@ def _argument_types(function: Callable[..., Any], *, with_metadata: bool) -> dic
     return get_type_hints(arguments, names, include_extras=with_metadata)
 
 
-def _one_or_more(kind: Any) -> Any:
-    """The type of the arguments that a function takes by `*`."""
-    description = FieldInfo.from_annotation(kind).description
-    return Annotated[Sequence[kind], Field(min_length=1, description=description)]
-
-
 def _fields(function: Callable[..., Any]) -> dict[str, Any]:
     """The type and default of each argument, as `create_model` takes them."""
     types = _argument_types(function, with_metadata=True)
@@ -146,9 +142,12 @@ def _fields(function: Callable[..., Any]) -> dict[str, Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in types or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        kind = types[name]
+        kind: Any = types[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            fields[name] = (_one_or_more(kind), ())
+            # all arguments that come by `*` are one field, a list, with the help of its items
+            description = FieldInfo.from_annotation(kind).description
+            one_or_more = Annotated[Sequence[kind], Field(min_length=1, description=description)]
+            fields[name] = (one_or_more, ())
         elif parameter.default is parameter.empty:
             fields[name] = (kind, ...)
         else:
@@ -225,7 +224,14 @@ def _message(invalid: ValidationError, known: dict[str, FieldInfo]) -> str:
     details = of_items or of_argument
     value = described(details[0]["input"])
     # alternatives without repetition, such as "be a valid integer or None"
-    first, *others = dict.fromkeys(map(_allowed, details))
+    alternatives: dict[str, None] = {}
+    for error in details:
+        template = ALLOWED.get(error["type"])
+        if template is None:
+            alternatives[f"be valid ({error['msg']})"] = None
+        else:
+            alternatives[template.format(**error.get("ctx", {}))] = None
+    first, *others = alternatives
     allowed = " or ".join([first, *(text.removeprefix("be ") for text in others)])
     return f"{name}{_item(details[0])} is {value}; it should {allowed}"
 
@@ -235,15 +241,9 @@ def _item(error: Mapping[str, Any]) -> str:
     return "".join(f"[{part}]" for part in error["loc"] if isinstance(part, int))
 
 
-def _allowed(error: Mapping[str, Any]) -> str:
-    template = ALLOWED.get(error["type"])
-    if template is None:
-        return f"be valid ({error['msg']})"
-    return template.format(**error.get("ctx", {}))
-
-
 def described(value: Any) -> str:
     """A value in words, on one line and short; the type alone of anything but plain values."""
+    # Python refuses to print a number of thousands of digits
     if isinstance(value, Integral) and abs(int(value)) > 10**40:
         return "a number of more than 40 digits"
     if isinstance(value, PurePath):

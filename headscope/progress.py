@@ -71,8 +71,12 @@ def progress_bar(
         yield progress
         return
     if not progress:
-        with _no_bars():
+        # a user who wants no bar wants none of the libraries that headscope calls either
+        token = _bars_wanted.set(False)
+        try:
             yield silent
+        finally:
+            _bars_wanted.reset(token)
         return
     on_cost = _on_cost.get() if announced else None
     # a bar is drawn where somebody sees it; costs are announced in a pipe too
@@ -167,7 +171,7 @@ def _drawn_bar(unit: str) -> RichProgress:
 
 
 class _Lasting:
-    """A stream that outlasts its terminal: a closed window is no reason to end the work."""
+    """A stream that outlasts its terminal: work goes on when its window is closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -227,6 +231,7 @@ class Forecast:
         self._on_progress(done, total)
         if not self._laps_left:
             return
+        # the first lap begins with what a stopped run had done already
         now = self._clock()
         if self._lap is None:
             self._lap, self._whole = (now, done), total
@@ -296,22 +301,13 @@ def peak_memory() -> str:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
-    """Within it libraries that headscope calls draw no bars either: the user wants none."""
-    token = _bars_wanted.set(False)
-    try:
-        yield
-    finally:
-        _bars_wanted.reset(token)
-
-
-@contextmanager
 def other_bars() -> Iterator[bool]:
     """Within it another library draws its own bars, and headscope's is off the screen.
 
     Yields:
         False if the user wants no bars.
     """
+    # two live displays on one terminal would overwrite each other
     bar = _shown_bar.get()
     was_shown = bar is not None and bar.live.is_started
     if bar is not None and was_shown:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,13 @@ def random_state_kept() -> Iterator[None]:
         yield
         return
     of_python, of_numpy = random.getstate(), np.random.get_state()
-    of_torch = _torch_state()
+    # torch takes seconds to import, and reading a GPU's state would start the GPU
+    torch: Any = sys.modules.get("torch")
+    of_torch, of_gpus = None, []
+    if torch is not None:
+        of_torch = torch.get_rng_state()
+        if torch.cuda.is_initialized():
+            of_gpus = torch.cuda.get_rng_state_all()
     outside = _is_kept.set(True)
     try:
         yield
@@ -45,32 +50,7 @@ def random_state_kept() -> Iterator[None]:
         _is_kept.reset(outside)
         random.setstate(of_python)
         np.random.set_state(of_numpy)
-        _restore_torch(of_torch)
-
-
-@dataclass(frozen=True)
-class _TorchState:
-    """The states of torch's generators."""
-
-    processor: Any
-    gpus: list[Any]
-    """States of each GPU; empty if none was used yet."""
-
-
-def _torch_state() -> _TorchState | None:
-    """The states of torch's generators; None before torch is imported, which takes seconds."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return None
-    # reading a GPU's state would start the GPU
-    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return _TorchState(torch.get_rng_state(), gpus)
-
-
-def _restore_torch(before: _TorchState | None) -> None:
-    if before is None:
-        return
-    torch: Any = sys.modules["torch"]
-    torch.set_rng_state(before.processor)
-    if before.gpus:
-        torch.cuda.set_rng_state_all(before.gpus)
+        if torch is not None:
+            torch.set_rng_state(of_torch)
+        if of_gpus:
+            torch.cuda.set_rng_state_all(of_gpus)

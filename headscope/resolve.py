@@ -195,7 +195,19 @@ def _load_again(run: Result, source: str | Path | None, **options: Any) -> Model
             f"this run's model {entry['name']!r:.100} was in memory, and is not known any "
             "more; give it again with source=(model, tokenizer)"
         )
-    name, revision = _where(run, source)
+    # by another source, by its name on the hub or among what ships, or where its files were
+    name, revision = str(entry["name"]), entry["revision"] or None
+    places = run.info.get(PLACES, {})
+    if source is not None and str(source) != name:
+        name, revision = str(source), None
+    elif source is None and "model" in places:
+        model_path = places["model"]
+        if model_path is None or not Path(model_path).exists():
+            raise ModelError(
+                f"this run's model {name!r:.100} is not at {model_path or 'a known place'}; "
+                f"{SAY_SOURCE}"
+            )
+        name, revision = str(model_path), None
     # a run that chose its precision narrowed a model of single precision for its own reading
     dtype = WIDE if run.info.get("precision") else entry["dtype"]
     return the_model(name, revision=revision, dtype=dtype, **options)
@@ -250,6 +262,7 @@ def text_of(
     corpora = readable(corpus, seed=seed)
     if run is None or corpora:
         return corpora
+    # a run of given patterns names no corpus, and reads what ships
     names = run.info.get("corpora", {}).get("asked", ())
     places = run.info.get(PLACES, {}).get("corpora", ())
     for name, path in zip(names, [*places, *[None] * len(names)], strict=False):
@@ -259,20 +272,3 @@ def text_of(
                 "--corpus, or corpus=… in Python"
             )
     return readable(list(map(str, places if names else shipped_corpora())), seed=seed)
-
-
-def _where(run: Result, source: str | Path | None) -> tuple[str, str | None]:
-    """The name and the revision that load a run's model."""
-    entry, places = run.info["model"], run.info.get(PLACES, {})
-    name = str(entry["name"])
-    if source is not None and str(source) != name:
-        return str(source), None
-    if source is not None or "model" not in places:  # on the hub, or shipped
-        return name, entry["revision"] or None
-    model_path = places["model"]
-    if model_path is None or not Path(model_path).exists():
-        raise ModelError(
-            f"this run's model {name!r:.100} is not at {model_path or 'a known place'}; "
-            f"{SAY_SOURCE}"
-        )
-    return str(model_path), None

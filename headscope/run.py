@@ -255,14 +255,10 @@ def classify(
             checkpoint=checkpoint,
             on_progress=on_progress,
             on_message=on_message,
-            report=_report,
+            report=lambda result: Run.of(result).report(),
         )
         result = classify_heads(model, corpora, settings, own_relations, session)
     return Run.of(result)
-
-
-def _report(result: Result) -> str:
-    return Run.of(result).report()
 
 
 @checked
@@ -370,6 +366,7 @@ def windows(
     from headscope.models.model import Model as LoadedModel
     from headscope.models.tokenizer import Tokenizer
 
+    # a model is loaded only for its own tokenizer
     encoder = tokenizer
     if isinstance(tokenizer, str | Path | LoadedModel):
         encoder = resolve.the_model(tokenizer).tokenizer

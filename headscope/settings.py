@@ -186,6 +186,7 @@ class Settings(Options):
         """
         for name, field in type(self).model_fields.items():
             value, flag = getattr(self, name), name.replace("_", "-")
+            # some defaults are others in a quick run
             default = field.get_default(
                 call_default_factory=True, validated_data={"quick": self.quick}
             )

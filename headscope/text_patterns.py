@@ -1,10 +1,14 @@
-"""Attention patterns of a model on one text, as one array with its tokens and words."""
+"""Attention patterns of a model on one text, as one array with its tokens and words.
+
+They are read from a model or from a file: of `Patterns.save`, or of another program.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from numbers import Integral
 from pathlib import Path
@@ -40,11 +44,16 @@ from headscope.options import (
 from headscope.paths import given_file
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.write import check_suffix, write_file
+from headscope.user_tables import json_content
 
 FORMAT = "headscope_patterns"
 """Name of the array that only a file of `Patterns.save` has; it holds the record as JSON."""
 TOLERANCE = 1e-2
 """Largest distance of a row's sum from 1: half precision loses as much over a long row."""
+ARRAY_NAMES = ("patterns", "attentions", "attention")
+"""Names under which a file may hold patterns; `tokens` are the tokens as text."""
+LAYER_RANK = 3
+"""Axes of a layer's pattern of one text: head, query, key."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,7 @@ class Patterns:
         target = Path(path)
         check_suffix(target, ".npz")
         content = BytesIO()
-        # what is no array goes into the record
+        # everything but arrays goes into the record
         window = self.window
         record = {
             "name": self.name,
@@ -308,6 +317,7 @@ def patterns(
     >>> found.array.shape, found["L5H3"].shape
     ((2, 8, 5, 5), (5, 5))
     """
+    # text and heads are checked before anything is read, as patterns of all heads take long
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     loaded = loaded.with_plain_prompts(plain)
@@ -341,6 +351,7 @@ def read_patterns(
     dtype: type[np.floating[Any]] = np.float16,
 ) -> Float[ndarray, "layer head query key"]:
     """Patterns of some heads on one window, read up to the last of the layers."""
+    # one layer at a time is in memory beside the array
     size = len(window)
     array = np.zeros((len(layers), len(heads), size, size), dtype)
     rows = {layer: row for row, layer in enumerate(layers)}
@@ -355,14 +366,92 @@ def read_patterns(
     return array
 
 
-def check_whole(part: Patterns) -> None:
-    """Refuse patterns of some layers or heads alone, whose numbers a run would lose.
+@dataclass(frozen=True, eq=False)
+class GivenPatterns:
+    """The arguments of `score_patterns`: arrays, and their windows or tokens."""
+
+    patterns: Any
+    windows: Any
+    tokens: Any
+
+
+def given_patterns(patterns: Any, windows: Any, tokens: Any) -> GivenPatterns:
+    """Arrays with their windows or tokens, taken from a file or from `Patterns` if there is one.
+
+    Windows, documents and tokens that the caller gives come first.
 
     Raises:
-        PatternError: the layers or heads are not those from 0 on.
+        PatternError: a file cannot be read, or holds no patterns; or `Patterns` lack layers.
     """
-    expected = tuple(range(len(part.layers))), tuple(range(len(part.heads)))
-    if (part.layers, part.heads) != expected:
+    # a file has arrays, or all of what `Patterns.save` wrote
+    if isinstance(patterns, str | Path):
+        content = read_pattern_file(Path(patterns))
+        if isinstance(content, GivenPatterns):
+            return replace(
+                content, windows=windows, tokens=content.tokens if tokens is None else tokens
+            )
+        patterns = content
+    texts = patterns if isinstance(patterns, list | tuple) else [patterns]
+    if not texts or not all(isinstance(text, Patterns) for text in texts):
+        return GivenPatterns(patterns, windows, tokens)
+    # patterns of single layers or heads would lose their numbers in a run
+    for text in texts:
+        expected = tuple(range(len(text.layers))), tuple(range(len(text.heads)))
+        if (text.layers, text.heads) != expected:
+            raise PatternError(
+                f"{text!r} lack layers or heads before the last; read all of them for "
+                "score_patterns"
+            )
+    if windows is None and tokens is None:
+        windows = [text.window for text in texts]
+    return GivenPatterns([text.array for text in texts], windows, tokens)
+
+
+def read_pattern_file(path: Path) -> Patterns | GivenPatterns:
+    """Patterns of a .npz or .json file, of `Patterns.save` or of another program.
+
+    Raises:
+        PatternError: the file is another one, or contains no patterns.
+        HeadscopeError: there is no such file.
+    """
+    # JSON may be the patterns themselves, .npz always has names
+    values: Any
+    if path.suffix.lower() == ".json":
+        raw = given_file(path, "a .npz or .json file of patterns")
+        values = json_content(raw, str(path), PatternError)
+        if not isinstance(values, Mapping):
+            return GivenPatterns(values, None, None)
+    else:
+        values = npz_arrays(path)
+        if FORMAT in values:
+            return Patterns.from_arrays(values, path)
+    tokens: Any = values.get("tokens")
+    if isinstance(tokens, np.ndarray):
+        tokens = tokens.tolist()
+    return GivenPatterns(_arrays(path, values), None, tokens)
+
+
+def _arrays(path: Path, values: Mapping[str, Any]) -> Any:
+    """The patterns among named values: one array, or one for each layer in the order of numbers.
+
+    Raises:
+        PatternError: the file has no patterns.
+    """
+    for name in ARRAY_NAMES:
+        if name in values:
+            return values[name]
+    layers = [
+        name for name in sorted(values, key=_first_number) if np.ndim(values[name]) >= LAYER_RANK
+    ]
+    if not layers:
         raise PatternError(
-            f"{part!r} lack layers or heads before the last; read all of them for score_patterns"
+            f"{path!s:.200} holds {', '.join(values) or 'nothing':.200}; name the patterns "
+            f"{' or '.join(ARRAY_NAMES)}, and the tokens as text tokens"
         )
+    return values[layers[0]] if len(layers) == 1 else [values[name] for name in layers]
+
+
+def _first_number(name: str) -> tuple[int, str]:
+    """The first number in a name, so that layer_10 comes after layer_9."""
+    digits = re.search(r"\d+", name)
+    return (int(digits[0]) if digits else -1, name)

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headscope.errors import HeadscopeError, InvalidRow, check_choice, check_rows, first_line
+from headscope.errors import (
+    HeadscopeError,
+    InvalidRow,
+    check_choice,
+    check_rows,
+    first_line,
+    reported_as,
+)
 from headscope.paths import given_file
 
 if TYPE_CHECKING:
@@ -160,10 +167,8 @@ def json_content(raw: bytes, name: str, kind: type[HeadscopeError]) -> Any:
         HeadscopeError: it is not UTF-8 or not JSON, or an object has a key twice.
     """
     text = _decoded(raw, name, kind)
-    try:
+    with reported_as(kind, name, ValueError):
         return _json_value(text)
-    except ValueError as error:
-        raise kind(f"{name}: {first_line(error):.150}") from error
 
 
 def is_unicode(text: str) -> bool:
@@ -201,6 +206,7 @@ def _records(text: str) -> Iterator[list[str] | str]:
 
     Nothing is read after a record whose end cannot be found.
     """
+    # most lines have no quotation mark, and are split at once
     position = 0
     while position < len(text):
         start = position
@@ -227,6 +233,7 @@ def _quoted_record(text: str, start: int) -> tuple[list[str], int]:
     Raises:
         ValueError: quotation marks are not as RFC 4180 has them.
     """
+    # a field may span lines, so that the record's end is known only from its fields
     cells = []
     position = start
     while True:

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool
 from jinja2 import Environment, StrictUndefined
+from numpy import ndarray
 
 from headscope.corpus.read import file_sha256
 from headscope.corpus.shipped import named_corpora
@@ -26,8 +28,9 @@ from headscope.runs.recorded_paths import PLACES, lies
 from headscope.runs.site import new_site
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_file
+from headscope.statistics.conditions import failures
 from headscope.statistics.result import Result
-from headscope.statistics.tags import NO_TYPE
+from headscope.statistics.tags import NO_TYPE, verdicts, with_thresholds
 from headscope.views.gallery import Card, card_of, folder_names
 
 CARD = "README.md"
@@ -152,7 +155,10 @@ def atlas_card(cards: Sequence[Card], table: pd.DataFrame, *, with_tables: bool)
     atlases = list(zip(cards, table.itertuples(), strict=True))
     template = Environment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(text)
     return template.render(
-        atlases=atlases, step=f"{1 / STEPS_OF_ATTENTION:g}", with_tables=with_tables
+        atlases=atlases,
+        decimals=DECIMALS,
+        step=f"{1 / STEPS_OF_ATTENTION:g}",
+        with_tables=with_tables,
     )
 
 
@@ -187,24 +193,45 @@ def _smaller(run: Result) -> Result:
         steps = np.round(example.pattern.astype(np.float64) * STEPS_OF_ATTENTION)
         coarse = (steps / STEPS_OF_ATTENTION).astype(np.float16)
         examples.append(replace(example, pattern=coarse))
-    tables = {"heads": _rounded(run.heads), "evidence": _rounded(run.evidence)}
+    heads, evidence = _rounded(run.heads), rounded_evidence(run)
     info = _impersonal(run.info)
     note = (
         "an atlas: a run without its sums; attention of examples is rounded to "
         f"{1 / STEPS_OF_ATTENTION:g}, and any other text needs the model, which show and serve load"
     )
     notes = [*dict.fromkeys([*info.get("notes", ()), note])]
-    return replace(run, examples=examples, info=info | {"notes": notes}, tally=None, **tables)
+    info = info | {"notes": notes}
+    return replace(run, heads=heads, evidence=evidence, examples=examples, info=info, tally=None)
 
 
-def _rounded(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with fewer digits, which are most of the bytes of an atlas."""
+def rounded_evidence(run: Result) -> pd.DataFrame:
+    """The evidence with fewer digits, but for rows that rounding would move over a threshold.
+
+    Verdicts are not judged again, and must follow from the numbers beside them: each row fails the
+    same conditions as before.
+    """
+    before = run.evidence_with_thresholds
+    after = with_thresholds(_rounded(run.evidence), run.thresholds)
+    is_moved = (failures(before) != failures(after)).any(axis=1)
+    is_moved |= verdicts(before) != verdicts(after)
+    # a condition may be on the paired relation of the same head
+    exact = set[tuple[int, int, str]]()
+    for name in ("id", "paired_relation"):
+        columns = before.loc[is_moved, ["layer", "head", name]]
+        exact.update(columns.itertuples(index=False, name=None))
+    rows = before[["layer", "head", "id"]].itertuples(index=False, name=None)
+    return _rounded(run.evidence, exact=np.array([row in exact for row in rows], bool))
+
+
+def _rounded(table: pd.DataFrame, exact: Bool[ndarray, " row"] | bool = False) -> pd.DataFrame:
+    """A table with fewer digits, which are most of the bytes of an atlas, but for exact rows."""
     rounded = table.copy()
     for column in table.select_dtypes("float").columns:
         if column == "q_value":
-            rounded[column] = [float(f"{value:.{Q_DIGITS}g}") for value in table[column]]
+            fewer = [float(f"{value:.{Q_DIGITS}g}") for value in table[column]]
         else:
-            rounded[column] = table[column].round(FINER.get(column, DECIMALS))
+            fewer = table[column].round(FINER.get(column, DECIMALS))
+        rounded[column] = np.where(exact, table[column], fewer)
     return rounded
 
 

@@ -23,7 +23,7 @@ from headscope.errors import HeadscopeError
 from headscope.progress import announced_costs
 
 # modules of commands; those of studies join in the order of their table
-from headscope.cli import classify, look, export, study_bodies  # isort: skip  # noqa: F401
+from headscope.cli import classify, look, study_bodies  # isort: skip  # noqa: F401
 
 add_studies()
 app.registered_commands.sort(key=lambda command: position(command.name))

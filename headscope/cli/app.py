@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -23,7 +23,27 @@ class CommandGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help: it fits a terminal of 24 lines and 80 columns."""
-        formatter.write("\n".join(_help_lines(self, ctx)) + "\n")
+        # commands first, then the groups within this one
+        members = list(self.commands.values())
+        subgroups = [member for member in members if isinstance(member, TyperGroup)]
+        commands = [member for member in members if member not in subgroups]
+        width = max(len(str(member.name)) for member in members) + 2
+        # the epilog in one line: its title, and commands to call one after the other
+        title, *steps = [line.strip() for line in (self.epilog or "").split("\n") if line.strip()]
+        lines = [
+            f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...",
+            "",
+            str(self.help),
+            f"{title} {', then '.join(steps)}".strip(),
+            "",
+            *(f"  {row.name:{width}}{row.short_help}" for row in commands),
+        ]
+        if subgroups:
+            lines.append("")
+        lines += [f"  {row.name:{width}}{row.help}" for row in subgroups]
+        flags = [min(option.opts, key=len) for option in self.get_params(ctx)]
+        lines += ["", f"Options: {', '.join(flags)}. See COMMAND -h."]
+        formatter.write("\n".join(lines) + "\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help and end with exit code 2 if no command is given."""
@@ -73,31 +93,6 @@ class _Commands(CommandGroup):
             raise HeadscopeError(f"{where}{error.strerror or error}") from error
 
 
-def _help_lines(group: CommandGroup, ctx: Any) -> Iterator[str]:
-    """The lines of a group's help: usage, effect, commands, subgroups and options."""
-    # commands first, then the groups within this one
-    members = list(group.commands.values())
-    subgroups = [member for member in members if isinstance(member, TyperGroup)]
-    commands = [member for member in members if member not in subgroups]
-    width = max(len(str(member.name)) for member in members) + 2
-    yield f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]..."
-    yield ""
-    yield str(group.help)
-    # the epilog in one line: its title, and commands to call one after the other
-    title, *steps = [line.strip() for line in (group.epilog or "").split("\n") if line.strip()]
-    yield f"{title} {', then '.join(steps)}".strip()
-    yield ""
-    for row in commands:
-        yield f"  {row.name:{width}}{row.short_help}"
-    if subgroups:
-        yield ""
-    for row in subgroups:
-        yield f"  {row.name:{width}}{row.help}"
-    flags = [min(option.opts, key=len) for option in group.get_params(ctx)]
-    yield ""
-    yield f"Options: {', '.join(flags)}. See COMMAND -h."
-
-
 app = typer.Typer(
     name="headscope",
     cls=_Commands,
@@ -121,14 +116,11 @@ def position(name: str | None) -> int:
     return _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
-def _group_app(name: str) -> typer.Typer:
-    """The application of a group of commands, which joins the one above."""
-    group = typer.Typer(cls=CommandGroup, help=GROUPS[name], epilog="Commands:")
-    app.add_typer(group, name=name)
-    return group
-
-
-_APPS = {name: app if name == TOP else _group_app(name) for name in GROUPS}
+_APPS = {TOP: app}
+for _group, _help in GROUPS.items():
+    if _group != TOP:
+        _APPS[_group] = typer.Typer(cls=CommandGroup, help=_help, epilog="Commands:")
+        app.add_typer(_APPS[_group], name=_group)
 
 
 def command(
@@ -161,22 +153,27 @@ def add_later(make: Callable[[], Callable[..., None]], name: str, declared: Comm
     def placeholder() -> None:
         """Stand for the command in lists of commands."""
 
+    # the list of commands must not import the studies
     placeholder.__name__ = name
     add = command(declared.group, declared.summary, *declared.examples, name=declared.name)
     add(placeholder)
     words = WORDS[name]
-    epilog = _epilog(declared.examples)
-    _LATER[words] = lambda: _built(make(), words[-1], declared.summary, epilog)
+
+    def build() -> Any:
+        # an application of this command alone, for which typer reads the options of the function
+        alone = typer.Typer(add_completion=False)
+        epilog = _epilog(declared.examples)
+        added = alone.command(
+            words[-1], cls=ShellCommand, short_help=declared.summary, epilog=epilog
+        )
+        added(make())
+        return typer.main.get_command(alone)
+
+    _LATER[words] = build
 
 
 _LATER: dict[tuple[str, ...], Callable[[], Any]] = {}
 """Makers of commands that import much, by their words."""
-
-
-def _built(function: Callable[..., None], name: str, summary: str, epilog: str) -> Any:
-    one = typer.Typer(add_completion=False)
-    one.command(name, cls=ShellCommand, short_help=summary, epilog=epilog)(function)
-    return typer.main.get_command(one)
 
 
 def built_command(words: tuple[str, ...], command: Any) -> Any:

@@ -59,6 +59,7 @@ def classify(
     from headscope.runs.tables import HEAD_TABLE, write_rows
     from headscope.views.summary import summary
 
+    # a folder is always written: a run takes minutes, and all other commands read one
     folder = Path("runs") / run_name(model) if out is None else out
 
     def on_message(line: str) -> None:

@@ -60,6 +60,7 @@ def write_study(
     Raises:
         WriteError: they cannot be written.
     """
+    # both are made before either is written
     files: dict[Path, bytes | str] = {} if out is None else {out: study.csv()}
     if figure is not None:
         files[figure] = draw(study.figure(), figure)

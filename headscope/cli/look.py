@@ -1,10 +1,10 @@
-"""Commands that show runs, heads, patterns and shipped models."""
+"""Commands on runs, heads and models: they print, draw, serve and export what was measured."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +28,7 @@ from headscope.packages import optional_package
 from headscope.printing import one_line
 from headscope.runs.write import write_file
 from headscope.settings import QUICK_TOKENS
-from headscope.studies.study_table import CHECK, TOP
+from headscope.studies.study_table import CHECK, DRAW, EXPORT, TOP
 
 
 @command(
@@ -174,6 +174,7 @@ def show(
     from headscope.views.show import is_one_head
     from headscope.views.show import show as show_heads
 
+    # a terminal has room for one pattern
     if out is None and not is_one_head(several_names(head)):
         raise HeadscopeError(f"{one_line(head)}: several heads are written to a file; add --out")
     view = show_heads(model, head, text, generate=generate, plain=plain, chat=chat, source=source)
@@ -256,9 +257,10 @@ def serve(
         optional_package("the live page", package)
     from headscope.resolve import model_or_run
     from headscope.serve.live import Live
-    from headscope.serve.open_page import open_page
+    from headscope.serve.server import open_page
     from headscope.serve.server import serve as answer
 
+    # a run names its model; a model alone has patterns, and no tags
     loaded, run = model_or_run(model, source=source, device=device)
     live = Live(loaded.with_plain_prompts(plain), run)
     if live.run is None:
@@ -294,6 +296,7 @@ def models(
     format: Printed = "table",
 ) -> None:
     """List the models that headscope loads, and their names."""
+    # a list needs no network, and loads no model
     if fetch is None:
         from headscope.runs.tables import write_rows
         from headscope.views.model_list import describe_models, layout_table
@@ -306,3 +309,94 @@ def models(
     from headscope.models.packaged import packaged_path
 
     print_text(str(packaged_path(fetch)))
+
+
+@command(
+    DRAW,
+    "Draw a figure of a run.",
+    "headscope draw atlas runs/mini --out atlas.pdf",
+    "headscope draw atlas runs/mini --kind layers --width 3.3 --out layers.svg",
+)
+def atlas(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="A .pdf, .svg or .png file.")] = Path("atlas.pdf"),
+    kind: Annotated[
+        Literal["atlas", "layers", "relations"],
+        typer.Option(
+            help="atlas: heads by type; layers: types by layer; relations: best head of each."
+        ),
+    ] = "atlas",
+    width: Annotated[
+        float | None,
+        typer.Option(
+            help="Width in inches, such as 3.3 for a column. Default: the picture's own.",
+            show_default=False,
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Draw a figure of a run: heads by type, types by layer, or the best head of each relation."""
+    check_targets((out, PICTURES), overwrite=overwrite)
+    from headscope.run import load
+
+    figure = load(run).figure(kind, width=width)
+    write_file(out, draw(figure, out), overwrite=overwrite)
+    print_written([out])
+
+
+@command(
+    EXPORT,
+    "Write many runs as a static site.",
+    "headscope export gallery runs/mini runs/gpt2 --out site",
+    "headscope export gallery runs/stages/* --out site --light --overwrite",
+)
+def gallery(
+    runs: Annotated[list[Path], typer.Argument(help=f"{A_RUN}; one or more.")],
+    out: Annotated[Path, typer.Option(help="The site's folder, new or empty.")] = Path("site"),
+    light: Annotated[
+        bool, typer.Option("--light", help="Omit circuitsvis: smaller reports, without eval.")
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace files of the same names in that folder."),
+    ] = False,
+) -> None:
+    """Write many runs as a static site: an index and every report.
+
+    The site needs no network. It can be opened from the disk, or published as it is.
+    """
+    from headscope.views.gallery import gallery as write
+
+    index = write(*runs, out=out, light=light, overwrite=overwrite)
+    print_written([index])
+
+
+@command(
+    EXPORT,
+    "Write head cards: one JSON file per run, to cite.",
+    "headscope export cards runs/mini",
+    "headscope export cards runs/mini atlas:smollm2 --out cards --overwrite",
+)
+def cards(
+    runs: Annotated[list[Path], typer.Argument(help=f"{A_RUN}; one or more.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files, NAME.json each.")] = Path("cards"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Write one JSON file per run: model, text, versions, thresholds, and a record per head.
+
+    A head's record has its tags and near misses with their numbers and verdicts, its direct and
+    causal effects if they were measured. hs.load reads the file back.
+    """
+    from headscope.run import load
+    from headscope.runs.cards import card_json
+    from headscope.runs.write import write_files
+    from headscope.views.gallery import folder_names
+
+    # all cards or none: a run that cannot be read is known before the first file is written
+    loaded = [load(run) for run in runs]
+    names = folder_names([run.name for run in loaded])
+    targets = [out / f"{name}.json" for name in names]
+    check_targets(*((target, (".json",)) for target in targets), overwrite=overwrite)
+    contents = {target: card_json(run) for target, run in zip(targets, loaded, strict=True)}
+    write_files(contents, overwrite=overwrite)
+    print_written(targets)

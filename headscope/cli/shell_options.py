@@ -111,6 +111,7 @@ def takes_settings(
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        # typer would read the options of the wrapped function
         del run.__wrapped__
         return run
 
@@ -122,8 +123,10 @@ def _setting(
 ) -> inspect.Parameter:
     """The option of one setting; None stands for its default."""
     field = Settings.model_fields[name]
+    # names with commas between them are one option, which the setting takes apart
     kind = str if name in ("types", "haystack") else shell_type(field.annotation)
     default = None if explicit_only or field.default_factory else field.default
+    # a default that depends on other settings stands in the help text
     option = typer.Option(
         help=help_text or field.description,
         rich_help_panel=None if explicit_only else panel(name),

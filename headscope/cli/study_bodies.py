@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headscope.runs.tables import RunTable
 
 _LIST = "repeatable, or separated by commas"
+_RUNS = "complete runs are kept, and the same command resumes"
 
 
 @body("sweep")
@@ -65,7 +66,7 @@ def sweep(
     """
     stated = {"models": models, "revisions": revisions, "corpora": corpus, "out": out}
     settings |= {name: value for name, value in stated.items() if value}
-    with _runs_kept():
+    with _kept_at_stop(_RUNS):
         result = call.result(
             on_message=message_listener(call.quiet), progress=not call.quiet, **settings
         )
@@ -104,7 +105,7 @@ def languages(
     from headscope.studies.languages import TABLE
 
     listener, progress = message_listener(call.quiet), not call.quiet
-    with _runs_kept():
+    with _kept_at_stop(_RUNS):
         result = call.result(
             corpus=corpus, out=out, on_message=listener, progress=progress, **settings
         )
@@ -119,12 +120,12 @@ def _exit_on(failure: bool) -> None:
 
 
 @contextmanager
-def _runs_kept() -> Iterator[None]:
-    """Print at a stop that complete runs are kept, and exit with the code of the stop."""
+def _kept_at_stop(message: str) -> Iterator[None]:
+    """Print at a stop what is kept, and exit with the code of the stop."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        warn("headscope: stopped; complete runs are kept, and the same command resumes")
+        warn(f"headscope: stopped; {message}")
         raise typer.Exit(stop_code(stop)) from None
 
 
@@ -185,15 +186,12 @@ def task(call: StudyCall) -> None:
     # default folder: the name of the task
     name = Path(str(call.arguments["rows"])).stem
     out = Path(call.arguments["out"] or Path("runs/tasks") / name)
-    try:
+    with _kept_at_stop("finished stages are kept, and the same command goes on"):
         result = call.result(
             out=out,
             on_message=message_listener(call.quiet),
             progress=not call.quiet,
         )
-    except KeyboardInterrupt as stop:
-        warn("headscope: stopped; finished stages are kept, and the same command goes on")
-        raise typer.Exit(stop_code(stop)) from None
     call.show(result, [out / file for file in FILES])
 
 
@@ -211,6 +209,7 @@ def ablate(call: StudyCall, run: Run) -> None:
     # the run is saved again with the table and a new report
     loaded = load(run, with_tally=True)
     folder = changed_run(call, run, CAUSE_TABLE)
+    # the folder was checked before, because ablation takes minutes
     result = call.result(run=loaded)
     files = call.write(result)
     if folder is not None:

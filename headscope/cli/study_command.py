@@ -185,6 +185,7 @@ def shell_help(description: str) -> str:
 
 def _shell_options(declared: Command | None, *, has_messages: bool) -> dict[str, inspect.Parameter]:
     """The options that say where results go and how they are printed."""
+    # a study declares what it can write, and gets no option for anything else
     kinds: dict[str, Any] = {}
     out, figure = (declared.out, declared.figure) if declared else ("", "")
     if out:

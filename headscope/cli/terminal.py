@@ -192,10 +192,12 @@ class TerminatedError(KeyboardInterrupt):
 
 def catch_termination() -> None:
     """Have SIGTERM raise a `TerminatedError`, unless something else is done about it already."""
+    # Python takes signals in the main thread alone
     if threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
+    # a second signal within two seconds would stop the writing of what is kept
     last = -AGAIN
 
     def stop(number: int, frame: object) -> None:

@@ -77,7 +77,7 @@ def cut_windows(
     cuts.words += len(document.words)
     cuts.words_lost += int((last < first).sum())
     has_token = last >= first
-    # marks that divide the text are no words for relations between words
+    # relations between words leave out the marks that divide the text
     divides = np.array([_divides(document.text, word) for word in document.words], bool)
     ranges = _ranges(tokenized, first, max_length - 1, cuts)
     for window_number, (start, end) in enumerate(ranges):
@@ -141,6 +141,7 @@ def _ranges(
     start = 0
     while start < total:
         end = _last_in(sentence_starts, start, start + tokens_per_window)
+        # a sentence that alone is too long is cut, and the run's notes say so
         if end is None:
             cuts.sentences_cut += 1
             cuts.first = cuts.first or tokenized.document.name
@@ -179,14 +180,24 @@ def _mention_table(
     if not mentions:
         return no_mentions()
     head_rows = np.array([row_of[mention.head] for mention in mentions])
-    name_rows = np.array([_name_end(document, mention, row_of) for mention in mentions])
+    # a name ends with the last `flat` part that follows its head without a gap
+    name_rows = []
+    for mention in mentions:
+        end = mention.head
+        while end < mention.last and (
+            document.words[end + 1].head == mention.head
+            and document.words[end + 1].deprel.startswith("flat")
+            and end + 1 in row_of
+        ):
+            end += 1
+        name_rows.append(row_of[end])
     # without features a pronoun counts as a personal one
     heads = [document.words[mention.head] for mention in mentions]
     pronoun = np.array([head.upos == "PRON" for head in heads])
     prs = np.array(["PronType=Prs" in head.feats or not head.feats for head in heads])
     return MentionTable(
         first=words.first[head_rows],
-        last=words.last[name_rows],
+        last=words.last[np.array(name_rows)],
         entity=_texts(mention.entity for mention in mentions),
         surface=_texts(_surface(document, mention) for mention in mentions),
         lemma=_texts((head.lemma or head.form).lower() for head in heads),
@@ -203,18 +214,6 @@ _WIDTH = 400  # an array of strings has the width of its longest: one long word 
 def _texts(strings: Iterable[str]) -> ndarray:
     """Strings to compare, by their first 400 characters; the longest word has a hundred or two."""
     return np.array([string[:_WIDTH] for string in strings], "U")
-
-
-def _name_end(document: Document, mention: Mention, row_of: dict[int, int]) -> int:
-    """Row of the last `flat` part that follows the head without a gap."""
-    end = mention.head
-    while end < mention.last and (
-        document.words[end + 1].head == mention.head
-        and document.words[end + 1].deprel.startswith("flat")
-        and end + 1 in row_of
-    ):
-        end += 1
-    return row_of[end]
 
 
 def _surface(document: Document, mention: Mention) -> str:
@@ -271,11 +270,10 @@ def window_of_tokens(
     >>> window_of_tokens(["<s>", "a", "b", "a", "b"]).copy_length
     2
     """
-    if document is None:
-        spelling = _Spelling(tuple(token.translate(_MARKS) for token in tokens))
-    else:
-        spelling = _spelling(tokens, document, bos=bos)
-    strings = spelling.strings
+    strings = tuple(token.translate(_MARKS) for token in tokens)
+    places: list[tuple[int, int]] = []
+    if document is not None:
+        strings, places = _spelling(tokens, document, bos=bos)
     # the same string is the same token
     numbers = {string: i for i, string in enumerate(dict.fromkeys(strings))}
     ids = np.array([numbers[string] for string in strings], np.int64)
@@ -286,7 +284,7 @@ def window_of_tokens(
         stimulus = "repeat" if n else "text"
         return Window("tokens", ids, strings, copy_length=n, stimulus=stimulus)
     # the same cut as of any document, into one window
-    offsets = np.array(spelling.places[1:], np.int64).reshape(-1, 2)
+    offsets = np.array(places[1:], np.int64).reshape(-1, 2)
     tokenized = TokenizedDocument(document, ids[1:], strings[1:], offsets)
     (window,) = cut_windows(
         tokenized,
@@ -299,16 +297,13 @@ def window_of_tokens(
     return window
 
 
-@dataclass(frozen=True)
-class _Spelling:
-    """Tokens as text, each with the characters of a document that it holds."""
-
-    strings: tuple[str, ...]
-    places: Sequence[tuple[int, int]] = ()
-
-
-def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spelling:
+def _spelling(
+    tokens: Sequence[str], document: Document, *, bos: bool
+) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
     """The first way to read the tokens by which they spell the document's text.
+
+    Returns:
+        The tokens as text, and the characters of the document that each holds.
 
     Raises:
         PatternError: no way does; the message is on the tokens as text.
@@ -323,7 +318,8 @@ def _spelling(tokens: Sequence[str], document: Document, *, bos: bool) -> _Spell
         except PatternError as error:
             failures.append(error)
             continue
-        return _Spelling((first, *strings[1:]), [(0, 0), *places] if bos else places)
+        return (first, *strings[1:]), [(0, 0), *places] if bos else places
+    # tokens as plain text are what most users give
     raise failures[0]
 
 
@@ -372,7 +368,11 @@ def _spell_out(pieces: Sequence[bytes], document: Document) -> Iterator[tuple[in
     position = 0
     for number, piece in enumerate(pieces, start=1):
         start = position
-        for byte in _without_blanks(piece):
+        try:
+            letters = "".join(piece.decode().split()).encode()
+        except UnicodeDecodeError:  # a part of a character
+            letters = piece.strip()
+        for byte in letters:
             if position == len(characters) or characters[position][1] != byte:
                 unread = characters[position:]
                 next_start = unread[0][0] if unread else len(document.text)
@@ -392,10 +392,3 @@ def _spell_out(pieces: Sequence[bytes], document: Document) -> Iterator[tuple[in
             yield following, following
         else:
             yield characters[start][0], characters[position - 1][0] + 1
-
-
-def _without_blanks(piece: bytes) -> bytes:
-    try:
-        return "".join(piece.decode().split()).encode()
-    except UnicodeDecodeError:  # a part of a character
-        return piece.strip()

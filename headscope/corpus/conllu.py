@@ -67,9 +67,16 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     # each row alone, then the order of words and ranges
     rows = [_row(f"{path}:{number}", number, line) for number, line in lines]
     words = [row for row in rows if isinstance(row.id, int)]
-    _check_words(path, words)
-    # a range stands right before its first word, and ranges do not overlap
     count = len(words)
+    for expected, row in enumerate(words, start=1):
+        if row.id != expected:
+            raise CorpusError(f"{path}:{row.line}: word id {row.id}, but {expected} comes next")
+        if row.head > count:
+            raise CorpusError(
+                f"{path}:{row.line}: head {row.head} is out of range; this sentence has words "
+                f"1 to {count}, and 0 is the root"
+            )
+    # a range stands right before its first word, and ranges do not overlap
     covered, following = 0, 1
     for of_range in rows:
         if isinstance(of_range.id, int):
@@ -85,17 +92,6 @@ def parse_rows(path: Path, lines: list[tuple[int, str]]) -> list[Row]:
     return rows
 
 
-def _identity(name: str) -> int | tuple[int, str, int]:
-    """The id of a row: the number of a word, or the two numbers of a range or an empty node.
-
-    >>> _identity("3"), _identity("3-4")
-    (3, (3, '-', 4))
-    """
-    parts = _ID.split(name)
-    _, first, mark, last, _ = parts
-    return (int(first), mark, int(last)) if mark else int(first)
-
-
 def _row(location: str, number: int, line: str) -> Row:
     # the first fault of the columns is reported
     cells = line.strip(" ").split("\t")
@@ -103,11 +99,17 @@ def _row(location: str, number: int, line: str) -> Row:
     if fault:
         raise CorpusError(f"{location}: {fault}")
     name, form, lemma, upos, _, feats, head, deprel, _, attributes = cells
-    misc = dict(_pair(part) for part in attributes.split("|"))
+    # a word's number, or the two numbers of a range or an empty node
+    _, first, mark, last, _ = _ID.split(name)
+    misc: dict[str, str] = {}
+    for part in attributes.split("|"):
+        key, _, value = part.partition("=")
+        value = value.strip(" ")  # other spaces may be the value of SpacesAfter
+        misc[key.strip()] = "" if value == "_" else value
     after = "" if misc.get("SpaceAfter") == "No" else " "
     return Row(
         line=number,
-        id=_identity(name),
+        id=(int(first), mark, int(last)) if mark else int(first),
         form=form,
         lemma="" if lemma == "_" != form else lemma,
         upos=upos,
@@ -163,23 +165,6 @@ def _spaces(location: str, key: str, misc: Mapping[str, str], form: str = "") ->
             f"{location}: cannot read {key}={misc[key]:.60}; expected spaces like \\s"
         )
     return text
-
-
-def _pair(part: str) -> tuple[str, str]:
-    key, _, value = part.partition("=")
-    value = value.strip(" ")  # other spaces may be the value of SpacesAfter
-    return key.strip(), "" if value == "_" else value
-
-
-def _check_words(path: Path, words: list[Row]) -> None:
-    for expected, row in enumerate(words, start=1):
-        if row.id != expected:
-            raise CorpusError(f"{path}:{row.line}: word id {row.id}, but {expected} comes next")
-        if row.head > len(words):
-            raise CorpusError(
-                f"{path}:{row.line}: head {row.head} is out of range; this sentence has words "
-                f"1 to {len(words)}, and 0 is the root"
-            )
 
 
 def read_conllu(path: Path, text: str) -> Iterator[Document]:
@@ -253,6 +238,7 @@ class _Builder:
     def add_sentence(self, rows: list[Row], comments: Mapping[str, str]) -> None:
         # words, numbered through the document
         self.entities.field_index = self.entity_field
+        # heads are numbered within their sentence, and words through the document
         base = len(self.words)
         for row, start, end in self._surface(rows, "newpar" in comments):
             self.words.append(
@@ -284,6 +270,7 @@ class _Builder:
         self.sentences += 1
 
     def end_document(self, skipped_comments: str = "") -> Iterator[Document]:
+        # a mark of a document at the beginning of a file ends none
         if self.words:
             mentions = self.entities.finish(self.words)
             skipped = self.entities.discontinuous
@@ -349,19 +336,6 @@ SENT_ID = re.compile(r"^#+\s*sent_id\s*=\s*(\S+)", re.MULTILINE)
 _NUMBERED = re.compile(r"[0-9]{3,18}$")
 
 
-@dataclass(frozen=True, slots=True)
-class _SentenceId:
-    name: str
-    letters: str
-    """The id without the number at its end."""
-    number: int
-
-    @property
-    def document(self) -> str:
-        """All but the last three digits."""
-        return self.name[:-3]
-
-
 def _documents_by_sentence(text: str) -> dict[str, str]:
     """The document of each `sent_id` in a file that marks none; empty if ids show none.
 
@@ -376,32 +350,22 @@ def _documents_by_sentence(text: str) -> dict[str, str]:
     has_other_ids = len(numbers) < len(names) or len(widths) != 1
     if has_other_ids or _NEWDOC.search(text):
         return {}
-    # by letters and number, to look for jumps between documents
-    ids = []
-    for ending in numbers:
-        name = ending.string
-        letters = name[: ending.start()]
-        ids.append(_SentenceId(name, letters, int(ending[0])))
-    if not _show_documents(ids):
-        return {}
-    return {sentence_id.name: sentence_id.document for sentence_id in ids}
-
-
-def _show_documents(ids: list[_SentenceId]) -> bool:
-    """True if each document is one stretch, and numbers jump farther between than within them."""
+    # each document is one stretch, and numbers jump farther between documents than within them
     steps_within, steps_between, borders = list[int](), list[int](), 0
-    for earlier, later in pairwise(ids):
-        step = abs(later.number - earlier.number)
-        if later.document == earlier.document:
+    for earlier, later in pairwise(numbers):
+        step = abs(int(later[0]) - int(earlier[0]))
+        if later.string[:-3] == earlier.string[:-3]:
             steps_within.append(step)
             continue
         borders += 1
-        if later.letters == earlier.letters:  # else the letters name the documents
+        # ids of other letters name another document, wherever their numbers start
+        if later.string[: later.start()] == earlier.string[: earlier.start()]:
             steps_between.append(step)
-    documents = len({i.document for i in ids})
-    if not steps_within or not borders or borders != documents - 1:
-        return False
-    return min(steps_between, default=max(steps_within) + 1) > max(steps_within)
+    document_of = {name: name[:-3] for name in names}
+    if not steps_within or not borders or borders != len({*document_of.values()}) - 1:
+        return {}
+    is_farther = min(steps_between, default=max(steps_within) + 1) > max(steps_within)
+    return document_of if is_farther else {}
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -428,6 +392,7 @@ def _comments(lines: list[str]) -> dict[str, str]:
     comments: dict[str, str] = {}
     for line in lines:
         if line.startswith("#"):
+            # `newdoc id = d1` counts as `newdoc`, whose value a plain `newdoc` does not erase
             key, _, value = line.lstrip("#").partition("=")
             key = re.sub(r"^(newdoc|newpar)\s.*", r"\1", key.strip())
             comments[key] = value.strip() or comments.get(key, "")
@@ -447,7 +412,12 @@ def _discourse_arrows(words: list[Word], values: Mapping[int, str]) -> Iterator[
     for links, first, end in zip(relations, values, ends, strict=True):
         for relation in links[:1]:
             units.add(relation, range(first, end))
-    heads = {unit: _unit_head(words, rows) for unit, rows in units.words.items()}
+    # the head of a unit is its first word, marks apart, whose governor lies outside
+    heads = {}
+    for unit, rows in units.words.items():
+        governed = {*rows}
+        outside = (row for row in rows if words[row].head not in governed)
+        heads[unit] = next((row for row in outside if words[row].upos != "PUNCT"), rows[0])
     # units in the order of their heads, each pointing to the one before
     starts = sorted({words[head].start for head in heads.values()})
     for before, start in pairwise(starts):
@@ -493,10 +463,3 @@ class _Units:
         if relation["name"] == "same-unit_m":
             self._unit_of_part[unit] = self.undivided(relation["target"])
         self.words.setdefault(self.undivided(unit), []).extend(words)
-
-
-def _unit_head(words: list[Word], rows: list[int]) -> int:
-    """The first word of a unit, marks apart, whose governor lies outside."""
-    inside = {*rows}
-    heads = (row for row in rows if words[row].head not in inside and words[row].upos != "PUNCT")
-    return next(heads, rows[0])

@@ -37,7 +37,7 @@ def language_code(code: str) -> str:
     """The language of a code of ISO 639 with or without a region, two letters for English.
 
     Raises:
-        ValueError: it is no such code.
+        ValueError: it is another text.
 
     >>> language_code("de"), language_code("en-GB"), language_code("eng")
     ('de', 'en', 'en')
@@ -87,6 +87,7 @@ class Language:
     def _count(self, text: str, name: str, *, is_code: bool) -> None:
         for word in _WORD.findall(text):
             self._stretch.append(not is_code and word.lower() in FUNCTION_WORDS)
+            # the last stretch goes on in the next document, so that short ones count too
             if len(self._stretch) < STRETCH:
                 continue
             self.stretches += 1

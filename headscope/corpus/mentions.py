@@ -56,6 +56,7 @@ class EntityReader:
         Raises:
             CorpusError: a bracket that cannot be read, or one that closes nothing.
         """
+        # brackets are matched whole before any of them is taken, so that a fault changes nothing
         if not _BRACKETS.fullmatch(value):
             raise CorpusError(
                 f"{self.path}:{line}: cannot read Entity={value:.60}; "
@@ -86,13 +87,19 @@ class EntityReader:
 
     def finish(self, words: list[Word]) -> tuple[Mention, ...]:
         """The mentions in the order of their first words, each with its syntactic head."""
-        spans = sorted(self.mentions, key=lambda span: (span[1], -span[2]))
-        return tuple(Mention(e, first, last, _head(words, first, last)) for e, first, last in spans)
+        mentions = []
+        for entity, first, last in sorted(self.mentions, key=lambda span: (span[1], -span[2])):
+            # the head is the first word whose governor lies outside the mention
+            heads = (i for i in range(first, last + 1) if not first <= words[i].head <= last)
+            mentions.append(Mention(entity, first, last, next(heads, last)))
+        return tuple(mentions)
 
     def _close(self, entity: str, last: int, line: int) -> None:
+        # of mentions of one entity the innermost closes first
         for i in range(len(self._open) - 1, -1, -1):
             if self._open[i][0] == entity:
                 _, first, _ = self._open.pop(i)
+                # parts of one mention count once, and an empty node has no word
                 if _PART.search(entity):
                     self.discontinuous += entity.endswith("[1/" + entity.split("/")[-1])
                 elif first > last:
@@ -104,14 +111,6 @@ class EntityReader:
             f"{self.path}:{line}: unbalanced entity brackets: {entity:.60}) closes a mention "
             "that is not open in this sentence"
         )
-
-
-def _head(words: list[Word], first: int, last: int) -> int:
-    """The first word of the span whose governor lies outside the span."""
-    for i in range(first, last + 1):
-        if not first <= words[i].head <= last:
-            return i
-    return last
 
 
 FEATURES = ("Number", "Gender", "Person")
@@ -131,7 +130,19 @@ def agreeing_mentions(
     >>> agreeing_mentions(Document("d", "", words), mentions).astype(int).tolist()
     [[1, 1, 1], [1, 1, 0], [1, 0, 1]]
     """
-    known = [_features(document, mention) for mention in mentions]
+    known = []
+    for mention in mentions:
+        head = document.words[mention.head]
+        features = parsed_features(head.feats)
+        # nouns have no person in the annotation
+        if head.upos in ("NOUN", "PROPN"):
+            features["Person"] = "3"
+        # Tom and Ann are two, and each of them is one
+        inside = document.words[mention.first : mention.last + 1]
+        if any(word.head == mention.head and word.deprel == "conj" for word in inside):
+            features["Number"] = "Plur"
+        known.append(features)
+    # a feature that is not known of both cannot contradict
     agrees = np.ones((len(known),) * 2, bool)
     for feature in FEATURES:
         value = np.array([features.get(feature, "") for features in known], "U")
@@ -140,17 +151,6 @@ def agreeing_mentions(
         is_same = value[:, None] == value[None, :]
         agrees &= is_either_unknown | is_same
     return np.asarray(agrees)
-
-
-def _features(document: Document, mention: Mention) -> dict[str, str]:
-    head = document.words[mention.head]
-    features = parsed_features(head.feats)
-    if head.upos in ("NOUN", "PROPN"):
-        features["Person"] = "3"
-    inside = document.words[mention.first : mention.last + 1]
-    if any(word.head == mention.head and word.deprel == "conj" for word in inside):
-        features["Number"] = "Plur"  # Tom and Ann
-    return features
 
 
 def parsed_features(feats: str) -> dict[str, str]:

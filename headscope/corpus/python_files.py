@@ -49,6 +49,7 @@ def read_python(path: Path, text: str) -> Document:
     if len(text) > LONGEST:
         raise CorpusError(f"{path}: {len(text):,} characters of code; {LONGEST:,} are read at most")
     try:
+        # the parser and the tokenizer raise many kinds of errors for text that is not Python
         source = SourceFile(text)
         links = [*_of_names(names_of(source)), *_of_brackets(source), *_of_blocks(source)]
         line_ends = [token.start for token in source.tokens if token.kind == tokenize.NEWLINE]
@@ -98,6 +99,7 @@ def _of_names(occurrences: list[Occurrence]) -> Iterator[Arrow | None]:
 
 def _of_brackets(source: SourceFile) -> Iterator[Arrow | None]:
     """Arrows from a closing bracket to the one that it closes, among all that open before it."""
+    # brackets of every kind are candidates: which of them is open is what a head must know
     openers: list[int] = []
     waiting: list[int] = []
     for token in source.tokens:
@@ -118,6 +120,7 @@ def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
     """Start of the current line."""
     starts = True
     for token in source.tokens:
+        # a block is opened by the line above it, and stays open until the indentation ends
         if token.kind == tokenize.INDENT:
             if line is not None:
                 opened.append(line)
@@ -129,6 +132,7 @@ def _of_blocks(source: SourceFile) -> Iterator[Arrow | None]:
             starts = True
         elif starts and token.kind != tokenize.ENDMARKER:
             starts, line = False, token.start
+            # a line that begins with a mark has no word that could be a query
             if waiting and token.kind == tokenize.NAME:
                 yield arrow("block", line, waiting[-1:], opened[-_FAR:])
 
@@ -192,6 +196,8 @@ class _Visitor(ast.NodeVisitor):
         """End of the assignment whose targets are visited."""
 
     def owner(self, name: str, scope: int) -> int | None:
+        # from the scope where the name stands outwards, past classes: their names are not seen
+        # from the functions in them
         standing = scope
         while scope >= 0:
             current = self.scopes[scope]
@@ -228,6 +234,7 @@ class _Visitor(ast.NodeVisitor):
         """Nothing of it is read."""
 
     def visit_Assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
+        # the value is worked out first, and the targets are bound at the end of the statement
         before, end = self.until, self.source.end(node)
         if isinstance(node, ast.AnnAssign):
             self.visit(node.annotation)
@@ -256,6 +263,7 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
+            # the tree has the place of the whole alias, whose last word is the name after "as"
             start = self.source.start(alias)
             if alias.asname is not None:
                 end = self.source.end(alias)
@@ -285,6 +293,7 @@ class _Visitor(ast.NodeVisitor):
         self._function(node, [node.body])
 
     def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
+        # defaults and annotations are worked out in the scope around the function
         arguments = node.args
         self._all(arguments.defaults)
         self._all(default for default in arguments.kw_defaults if default is not None)
@@ -311,6 +320,7 @@ class _Visitor(ast.NodeVisitor):
     def visit_ListComp(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> None:
+        # Python works out the first iterable in the scope around the comprehension
         self.visit(node.generators[0].iter)
         with self._inside(COMPREHENSION):
             for number, generator in enumerate(node.generators):

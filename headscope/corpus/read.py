@@ -91,6 +91,7 @@ def unread_note(folder: Path, files: Collection[Path]) -> str:
 
 def _listed_suffixes(folder: Path, files: Collection[Path]) -> str:
     """Suffixes of a folder's other files with their numbers; hidden files are left out."""
+    # a folder may hold what a user believes to be read
     read = set(files)
     counts: Counter[str] = Counter()
     for path in sorted(folder.rglob("*")):
@@ -123,6 +124,7 @@ def read_documents(files: Iterable[Path], left_out: list[str] | None = None) -> 
     """
     for path in files:
         suffix = _suffix(path)
+        # a folder of code has files of other versions of Python, so that one alone is passed over
         if suffix == CODE:
             try:
                 yield read_python(path, read_text_file(path))

@@ -39,6 +39,7 @@ def read_texts(name: str, text: str, *, source: str = "") -> Iterator[Document]:
     count, start = 0, 0
     while start < len(text):
         end = _piece_end(text, start)
+        # pieces without a word are left out
         if _WORD.search(text, start, end):
             count += 1
             piece = read_text(f"{name}.{count}", text[start:end], source=source)
@@ -78,6 +79,7 @@ def read_text(name: str, text: str, *, source: str = "") -> Document:
     >>> [(word.form, word.sentence) for word in document.words]
     [("Don't", 0), ('look', 0), ('!', 0), ("It's", 1), ('gone', 1), ('.', 1)]
     """
+    # ends and words are found apart, and run through side by side
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
     words: list[Word] = []
     sentence = 0

@@ -37,6 +37,7 @@ def by_language(
         CorpusError: a path is not a corpus, or a file's name states no language.
         ChoiceError: a language of `only` is not there.
     """
+    # a file may be named alone and lie in a folder that is named
     files_of: dict[str, list[Path]] = {}
     for file in dict.fromkeys(corpus_files(corpora)):
         language = language_of(file)

@@ -241,6 +241,7 @@ class ChatTemplate:
             for i, (token, string) in enumerate(zip(before.tokens, before.strings, strict=True), 1)
             if token in self.special or ("\n" in string and not string.strip())
         ]
+        # turns are by positions in the new window, in which the default system prompt comes first
         turns = [Turn("user", 1 + count, end + count)]
         if self.default is not None:
             turns.insert(0, self.default)
@@ -284,6 +285,7 @@ class ChatTemplate:
         text = ""
         turns: list[Turn] = []
         for role, content in messages:
+            # what stands before a message depends on the one before it, if there is one
             last = turns[-1].role if turns else ""
             between: str | None
             if role == "assistant":
@@ -377,6 +379,7 @@ class Window:
         """The window's first tokens, with the words and mentions that lie among them whole."""
         if length >= len(self):
             return self
+        # positions stay, and only what lies in these tokens whole is kept
         return replace(
             self,
             tokens=self.tokens[:length],

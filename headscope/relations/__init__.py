@@ -96,13 +96,12 @@ def _installed() -> dict[str, HeadType]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             head_type = entry.load()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # code of another package, which may call sys.exit
+        except (Exception, SystemExit) as error:  # code of another package, which may do anything
             reason = f"{type(error).__name__}: {first_line(error):.200}"
             raise HeadscopeError(f"cannot load the head type {entry.value}: {reason}") from error
         if not isinstance(head_type, HeadType):
             raise HeadscopeError(f"{entry.value} is not an hs.HeadType")
+        # packages are checked against each other too: the name of the second is refused
         known = {row.name: row for row in shipped_types()} | installed
         _check_new("head type", head_type.name, known)
         check_type(head_type, _stimuli_of([*shipped_types(), *installed.values()]))

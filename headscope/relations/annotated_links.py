@@ -60,6 +60,7 @@ def other_candidates(
     """Same query, other candidates of the kind: the next nearer and the next farther."""
     links = of_kind(window, kind)
     order = np.lexsort((links.last, links.query))
+    # queries without a target have nothing to be compared with
     is_asked = np.isin(links.query[order], targets.queries)
     arrows = links.take(order[is_asked])
     # the rows of a query stand together, from the first candidate to the last

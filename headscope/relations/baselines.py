@@ -382,6 +382,7 @@ def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"])
     words = window.words
     rows = WordRows(words, _forms(window), is_mention=_is_mention(window))
     word = _words_of_baselines(rows)
+    # a word that shares its token with the query's word is not earlier
     last = words.last[word]
     is_earlier = (word >= 0) & (last < words.last)
     picks_first = np.array([baseline.picks_first for baseline in _WORD_BASELINES.values()])
@@ -393,6 +394,7 @@ def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"])
 def _pick_later_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     """Read the table of words from its end; rows of words are turned back again."""
     words = window.words
+    # read from the end, "the nearest earlier verb" is the nearest later one
     mirrored_words = mirror_words(words, len(window) - 1)
     forms = _forms(window)[::-1]
     is_mention = _is_mention(window)[::-1]
@@ -413,6 +415,7 @@ def _words_of_baselines(rows: WordRows) -> Int[ndarray, "baseline word"]:
 
 def _pick_nearer_words(pick: Int[ndarray, "baseline position"]) -> None:
     sides = _EITHER_SIDE.values()
+    # both sides are known by now, as baselines of their own
     before = pick[_numbers(sides)]
     after = pick[_numbers(map(_ahead, sides))]
     query = np.arange(pick.shape[1])

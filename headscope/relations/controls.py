@@ -189,6 +189,7 @@ def _skip(
     target_cells: Int[ndarray, " pair"],
 ) -> Int[ndarray, " pair"]:
     """Go on past the query itself and words that are targets of the same query."""
+    # each round goes one word on where a target or the query stands, until none is left
     distractor = distractor.copy()
     open_rows = np.arange(len(distractor))
     last_cell = len(target_cells) - 1

@@ -96,6 +96,7 @@ class Effect(Relation):
         if not len(targets):
             return None
         rng = np.random.default_rng(seed)
+        # an effect is a difference, so that a query counts only where every side of it has a token
         sides = [targets, self.control(window, targets, rng)]
         if self.matched_control is not None:
             sides.append(self.matched_control(window, targets, rng))
@@ -350,7 +351,9 @@ def effects_of(types: Sequence[str] | None, relations: Sequence[Relation]) -> li
             of a type on request without relations among them.
     """
     measured = {relation.type for relation in relations}
+    # a type on request is measured with its relations, or not at all
     left_out = {*types_on_request()} - measured
+    # effects that only prompts ask for need none of the relations' text
     stimuli = {PROMPTS.name}
     for relation in relations:
         stimuli.update(relation.stimuli)

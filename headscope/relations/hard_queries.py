@@ -84,6 +84,7 @@ class ChosenBaseline:
             return ComparedTargets(targets, targets, np.full(len(window), -1))
         pick = self.picks(relation, window_pairs)
         hard = is_hard(targets, pick)
+        # one order for all relations, so that many of them share the rows that are read
         hard_queries = _first_in_turn(window, targets.owner[hard], MAX_COMPARED)
         easy = targets.owner[~hard & (pick[targets.query] >= 0)]
         easy_queries = _first_in_turn(window, easy, max(1, len(hard_queries)))
@@ -162,13 +163,16 @@ def candidates(
     picked = pick[query]
     picked_word = word_of[picked]
     query_word = word_of[query]
+    # words of the classes of targets compete, and the whole word that the baseline picks
     is_of_classes = classes[token_class]
     is_picked_word = (word_of == picked_word) & (picked_word >= 0)
     is_query_word = (word_of == query_word) & (query_word >= 0)
     is_in_text = (position >= window.begins) & (position < window.stop)
+    # the query's own word and the frame of a window compete with nothing
     competes = is_of_classes | is_picked_word | (position == picked)
     competes &= is_in_text & window.attention_kind.sees(query, position)
     competes &= ~is_query_word & (position != query)
+    # targets do not compete with themselves
     queries = targets.queries
     row_of_target = np.searchsorted(queries, targets.owner)
     competes[row_of_target, targets.key] = False

@@ -134,6 +134,7 @@ def relation(
     """
 
     def declare(find: FindPairs) -> Relation:
+        # `why` and the report put a head's attention into these words
         meaning = (find.__doc__ or "").strip().split("\n")[0].rstrip(".")
         if not meaning:
             raise HeadscopeError(

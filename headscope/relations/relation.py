@@ -190,6 +190,7 @@ class Checked:
         cells = self.func(window, *options)
         if not isinstance(cells, Pairs):
             raise HeadscopeError(f"{self.name} are {described(cells)}, expected hs.pairs(…)")
+        # a negative position would be read from the end of the window, without an error
         positions = np.concatenate([cells.query, cells.key, cells.owner])
         is_outside = (positions < 0) | (positions >= len(window))
         outside = positions[is_outside]

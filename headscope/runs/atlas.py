@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 import pandas as pd
 
 from headscope.corpus.shipped import data_folder
-from headscope.errors import RunError, check_choice, first_line, nearest_name
+from headscope.errors import RunError, check_choice, first_line, nearest_name, reported_as
 from headscope.models.packaged import cache_root
 from headscope.paths import ATLAS_PREFIX, exists
 from headscope.runs.contents import CHECKED, RECORD, SUMS, run_from_files
@@ -72,6 +72,7 @@ class Atlas:
                 file=sys.stderr,
                 flush=True,
             )
+        # a file from elsewhere may name any path, hold links, or unpack to any size
         try:
             files = {}
             with tarfile.open(self.path, "r:xz") as archive:
@@ -178,7 +179,16 @@ def placed_atlas(location: str, file: str) -> Path:
     # a URL that became a path on its way has lost one of its slashes
     location = re.sub(r"^(https?):/+", r"\1://", location)
     is_url = location.startswith(("http://", "https://"))
-    stated = _stated_checksum(_content(location, TABLE, is_url), location, file)
+    # the checksum that the table of the location states
+    table = _content(location, TABLE, is_url)
+    with reported_as(RunError, f"{location}/{TABLE} does not list atlases", ValueError, KeyError):
+        checksums = pd.read_csv(io.BytesIO(table), dtype=str).set_index("file")["sha256"]
+    if file not in checksums.index:
+        raise RunError(
+            f"{location} has no atlas {file}{nearest_name(file, list(checksums.index))}; "
+            f"{TABLE} there names {len(checksums)}"
+        )
+    stated = str(checksums.loc[file])
     if not is_url:
         path = Path(location).expanduser() / file
         _check(_content(location, file, is_url), stated, path)
@@ -191,20 +201,6 @@ def placed_atlas(location: str, file: str) -> Path:
     content = _content(location, file, is_url)
     _check(content, stated, f"{location}/{file}")
     return write_file(path, content, overwrite=True)
-
-
-def _stated_checksum(table: bytes, location: str, file: str) -> str:
-    """The SHA-256 that the table of a location states for an atlas."""
-    try:
-        checksums = pd.read_csv(io.BytesIO(table), dtype=str).set_index("file")["sha256"]
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{location}/{TABLE} does not list atlases: {first_line(error)}") from error
-    if file not in checksums.index:
-        raise RunError(
-            f"{location} has no atlas {file}{nearest_name(file, list(checksums.index))}; "
-            f"{TABLE} there names {len(checksums)}"
-        )
-    return str(checksums.loc[file])
 
 
 def _check(content: bytes, stated: str, path: Any) -> None:
@@ -228,13 +224,12 @@ def _content(location: str, file: str, is_url: bool) -> bytes:
                 f"{path} cannot be read ({reason}); a location is a folder or URL that has {TABLE}"
             ) from error
     url = f"{location}/{file}"
-    try:
+    with reported_as(RunError, f"{url} cannot be read", OSError, ValueError, HTTPException):
         # a hub answers programs that name themselves
         request = Request(url, headers={"User-Agent": "headscope"})
         with urlopen(request, timeout=_SECONDS) as answer:
+            # one byte more than is allowed shows that there are more
             content: bytes = answer.read(MOST_PACKED_BYTES + 1)
-    except (OSError, ValueError, HTTPException) as error:
-        raise RunError(f"{url} cannot be read: {first_line(error)}") from error
     if len(content) > MOST_PACKED_BYTES:
         raise RunError(f"{url} is larger than {MOST_PACKED_BYTES / 2**20:.0f} MiB")
     return content

@@ -114,10 +114,17 @@ def read_card(path: str | Path) -> Result:
     with reading(Path(path)):
         content = json_content(raw, str(path), RunError)
         card = CardFile.model_validate(content)
-        tables = {}
+        # the rows of a table are lists of its heads; a run without the table has none of them
+        tables: dict[str, Any] = dict.fromkeys([table.attribute for table in LISTS])
         for table in LISTS:
-            rows = _rows_of_list(card.heads, table.attribute)
-            tables[table.attribute] = None if rows is None else _table(table, rows)
+            if not any(table.attribute in record for record in card.heads):
+                continue
+            rows: list[dict[str, Any]] = []
+            for record in card.heads:
+                layer_and_head = {column: record[column] for column in HEAD}
+                rows += [{**layer_and_head, **row} for row in record[table.attribute]]
+            tables[table.attribute] = _table(table, rows)
+        # a record also has a name, the lists, and what a later version adds
         heads = [
             {name: value for name, value in record.items() if name in _HEAD_COLUMNS}
             for record in card.heads
@@ -172,14 +179,13 @@ def bibtex(run: Result) -> str:
     if provenance.get("time"):
         fields["year"] = provenance["time"][:4]
     key = re.sub(r"[^A-Za-z0-9.]+", "-", run.name).strip("-")
-    lines = [f"  {name} = {{{_for_tex(text)}}}," for name, text in fields.items()]
+    # for TeX, characters of its commands are escaped, and braces and backslashes left out
+    lines = []
+    for name, text in fields.items():
+        plain = re.sub(r"[{}\\]", "", text)
+        escaped = re.sub(r"([_%&#$])", r"\\\1", plain)
+        lines.append(f"  {name} = {{{escaped}}},")
     return "\n".join([f"@misc{{headscope-{key},", *lines, "}"])
-
-
-def _for_tex(text: str) -> str:
-    """Text for TeX: characters of its commands are escaped, and braces and backslashes left out."""
-    plain = re.sub(r"[{}\\]", "", text)
-    return re.sub(r"([_%&#$])", r"\\\1", plain)
 
 
 def _head_records(run: Result) -> list[dict[str, Any]]:
@@ -194,17 +200,6 @@ def _head_records(run: Result) -> list[dict[str, Any]]:
                 lists[table.attribute] = _records(rows.drop(columns=HEAD))
         records.append({"name": head_name(record["layer"], record["head"]), **record, **lists})
     return records
-
-
-def _rows_of_list(records: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]] | None:
-    """The rows of a list of all heads, with layer and head; None if no head has the list."""
-    rows = []
-    if not any(name in record for record in records):
-        return None
-    for record in records:
-        layer_and_head = {column: record[column] for column in HEAD}
-        rows += [{**layer_and_head, **row} for row in record[name]]
-    return rows
 
 
 def _table(table: RunTable, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

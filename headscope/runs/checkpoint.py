@@ -94,6 +94,7 @@ class RunCheckpoint:
         self._write = partial(_write, run=run, text=text, sums=sums)
         places = (self.folder.checkpoint, _elsewhere(self.folder))
         checkpoints = [path for path in places if path.is_file()]
+        # a checkpoint of another run is refused, or is removed when the run may be replaced
         if checkpoints:
             newest = max(checkpoints, key=lambda path: path.stat().st_mtime)
             try:
@@ -200,6 +201,7 @@ def _load(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> str
             f"{path} is of another run: {unlike}; repeat the command of the interrupted run "
             "to resume it, add --overwrite to start again, or choose another --out"
         )
+    # the arrays lack empty blocks, which the empty tally of this run has
     empty = sums.tally
     tally = unpack_sums(arrays, empty.relations, (empty.numbers, empty.heads))
     sums.take_over(tally, header["sums"])
@@ -219,6 +221,7 @@ def run_identity(
         if not name.isdigit():
             haystacks[name] = file_sha256(Path(name))
     relations = {name: limits.record() for name, limits in thresholds.items()}
+    # the files of the corpora are compared one by one, so that a message can name the one
     identity = {
         "model": record.get("model"),
         "bos": record.get("bos"),
@@ -229,6 +232,7 @@ def run_identity(
         "relations": relations,
         "versions": versions,
     }
+    # the header of a checkpoint is read from JSON, where tuples are lists
     as_read_back: dict[str, Any] = json.loads(json.dumps(identity))
     return as_read_back
 

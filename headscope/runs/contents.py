@@ -193,6 +193,7 @@ class _Fault(NamedTuple):
 
 def _table_faults(run: Result, expected: set[tuple[int, int]], count: int) -> Iterator[_Fault]:
     """Tables whose heads are not those of the model."""
+    # other tables may lack heads, but every head has a row of each relation in the evidence
     if _heads_of(run.heads) != expected or not expected:
         reason = f"{len(run.heads)} rows are not the {count} heads that {RECORD} states"
         yield _Fault(HEAD_TABLE.file, reason)
@@ -233,6 +234,7 @@ def _with_columns_since_0_2_0(run: Result) -> Result:
         return run
     table = run.evidence_with_thresholds
     table = table.assign(**{PRELIMINARY: is_preliminary(table), REPLICATES: replicates(table)})
+    # what can be computed from its evidence is added, and the rest is missing
     heads = with_cautions(run.heads, tags_in_order(table))
     heads = with_replicates(heads, table)
     evidence = run.evidence.assign(**{PRELIMINARY: table[PRELIMINARY].to_numpy()})

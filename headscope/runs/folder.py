@@ -143,6 +143,7 @@ class RunFolder:
 
     def _content(self, name: str) -> bytes:
         path = self.file(PACKED.get(name, name))
+        # a pipe would never end, and a folder has no bytes
         if not path.is_file():
             there = "no regular file" if os.path.lexists(path) else "missing"
             raise RunError(f"{path}: this file of the run is {there}; {AGAIN}")

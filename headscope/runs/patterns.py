@@ -36,7 +36,14 @@ def example_files(examples: Sequence[Example]) -> tuple[bytes, str]:
         patterns[f"{number:05d}"] = np.ascontiguousarray(
             example.pattern if sees_future else example.pattern[is_before]
         )
-    index = {"examples": [_entry(example) for example in examples]}
+    # six digits are more than half precision has, and JSON knows no NaN
+    entries = []
+    for example in examples:
+        entry = {name: value for name, value in vars(example).items() if name != "pattern"}
+        entry["mass"] = None if np.isnan(example.mass) else round(example.mass, 6)
+        entry["left_out"] = [round(share, 6) for share in example.left_out]
+        entries.append(entry)
+    index = {"examples": entries}
     text = json.dumps(index, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return save(patterns), text + "\n"
 
@@ -87,32 +94,21 @@ def read_means(content: bytes) -> tuple[Means | None, Pictures]:
     return arrays.get(_TEXT), pictures
 
 
-def _entry(example: Example) -> dict[str, Any]:
-    entry = {name: value for name, value in vars(example).items() if name != "pattern"}
-    entry["mass"] = None if np.isnan(example.mass) else round(example.mass, 6)
-    entry["left_out"] = [round(share, 6) for share in example.left_out]
-    return entry
-
-
 def _example(entry: dict[str, Any], stored: ndarray) -> Example:
     values = dict(entry)
     for name in ("tokens", "targets", "positions", "left_out", "masses"):
         values[name] = tuple(entry[name])
     if entry["mass"] is None:
         values["mass"] = float("nan")
-    values["pattern"] = _unfolded(stored, len(entry["tokens"]))
-    return Example(**values)
-
-
-def _unfolded(stored: ndarray, size: int) -> Float[ndarray, "query key"]:
-    """A pattern from its stored rows; see `_folded`."""
-    if stored.shape == (size, size):
-        return stored
-    if stored.shape != (size * (size + 1) // 2,):  # before so much memory is taken
-        raise ValueError(f"a pattern of {size} tokens has the shape {stored.shape}")
-    pattern = np.zeros((size, size), stored.dtype)
-    pattern[lower_triangle(size)] = stored
-    return pattern
+    # a causal pattern is stored row after row, each up to its query
+    size = len(entry["tokens"])
+    pattern = stored
+    if stored.shape != (size, size):
+        if stored.shape != (size * (size + 1) // 2,):  # before so much memory is taken
+            raise ValueError(f"a pattern of {size} tokens has the shape {stored.shape}")
+        pattern = np.zeros((size, size), stored.dtype)
+        pattern[lower_triangle(size)] = stored
+    return Example(**values, pattern=pattern)
 
 
 @lru_cache(maxsize=64)

@@ -39,6 +39,7 @@ def new_site(folder: Path, *, overwrite: bool) -> Iterator[Path]:
     with writing(folder):
         destination = resolved(folder)
         destination.parent.mkdir(parents=True, exist_ok=True)
+        # on the same disk, where a file is moved and not copied
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".headscope-") as name:
             yield Path(name)
             for file in [path for path in Path(name).rglob("*") if path.is_file()]:

@@ -89,6 +89,7 @@ class RunTable:
             names = table.pop(NAME)
             if names.tolist() != _names(table):
                 raise ValueError(f"the column {NAME} names other heads than layer and head")
+        # a file of an earlier run lacks all of the newest columns, an altered one some of them
         if not {*self.newest_columns} & {*table.columns}:
             for name in self.newest_columns:
                 table[name] = "" if kinds[name] == "str" else np.nan

@@ -110,6 +110,7 @@ def check_writable(path: Path) -> None:
         WriteError: the folder that it lies in takes no files, or its disk is full.
     """
     with writing(path):
+        # folders that are not there yet are made within the nearest that is
         absolute = resolved(path)
         folder = next((above for above in absolute.parents if above.exists()), absolute)
         probe = folder / _name()

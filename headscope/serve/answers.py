@@ -73,6 +73,7 @@ def explanation_answer(live: Live, text: str, head: str) -> dict[str, Any]:
     for query, keys in enumerate(largest.tolist()):
         of_query = []
         for key in keys:
+            # keys that neither the head nor its feature model attends to say nothing
             share = round(float(shares[query, key]), 6)
             if share > 0 or pattern[query, key] > 0:
                 of_query.append([key, share, explanation.on_text.terms_at(query, key)])

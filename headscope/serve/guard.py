@@ -58,6 +58,7 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *security_headers]}
             await send(message)
 
+        # the token first: who has none learns nothing of this server
         stated = QueryParams(scope["query_string"]).get(TOKEN, "")
         # the time that a comparison takes must not tell how much of a guess is right
         if compare_digest(stated.encode(), self._token):

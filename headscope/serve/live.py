@@ -77,7 +77,15 @@ class Live:
         self.most = min(MOST_TOKENS, model.context)
         self.no_ablation_reason = ""
         """Reason why no head can be ablated, or nothing."""
-        self._rerunner = self._make_rerunner()
+        self._rerunner: Rerunner | None = None
+        if model.attention_kind.predicts_next:
+            # the page works without ablation, and states the reason
+            try:
+                self._rerunner = Rerunner(model)
+            except ModelError as error:
+                self.no_ablation_reason = str(error)
+        else:
+            self.no_ablation_reason = "an encoder predicts no next token: no head is ablated here"
         self._last: tuple[str, SentenceReading] | None = None
         self._explainer: PlainTextExplainer | None = None
         self._feature_models: dict[Head, FeatureModel] = {}
@@ -184,16 +192,6 @@ class Live:
     def _members(self, heads: Sequence[str]) -> list[Head]:
         return list(dict.fromkeys(map(self.head, heads)))
 
-    def _make_rerunner(self) -> Rerunner | None:
-        if not self.model.attention_kind.predicts_next:
-            self.no_ablation_reason = "an encoder predicts no next token: no head is ablated here"
-            return None
-        try:
-            return Rerunner(self.model)
-        except ModelError as error:
-            self.no_ablation_reason = str(error)
-            return None
-
     def _read(self, window: Window) -> SentenceReading:
         patterns: list[Tensor] = []
 
@@ -201,6 +199,7 @@ class Live:
             patterns.extend(pattern[0].float().cpu() for pattern in attention.probabilities())
 
         stream_attention(self.model, [window], whole_patterns, add)
+        # the untouched run is kept, because each ablation is compared with it
         clean, predictions = None, None
         if self._rerunner is not None:
             ids = torch.from_numpy(window.tokens)[None].to(self.model.device)

@@ -82,6 +82,7 @@ def asset(name: str) -> tuple[str, str] | None:
 
 def live_data(live: Live) -> dict[str, Any]:
     """The report's data without any text, for the scripts; of a model without a run its shape."""
+    # the page shows sentences of its user, and none of the text of the run
     no_text: dict[str, Any] = {
         "name": name_of(live.model.name),
         "means": None,

@@ -1,13 +1,16 @@
-"""Server of the live page: binds an address and answers."""
+"""Server of the live page: binds an address, opens it in a browser, and answers."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 import time
+import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -100,6 +103,26 @@ def bind(port: int) -> socket.socket:
         ) from error
 
 
+def open_page(address: str, folder: Path) -> None:
+    """Open an address in the user's browser, by a file that leads there.
+
+    The arguments of a process can be read by every user of a machine, so the browser gets the name
+    of the file and not the address.
+
+    Args:
+        address: the address of the page.
+        folder: a folder that this user alone can read; the file must stay until it was read.
+    """
+    target = escape(address, quote=True)
+    page = folder / "open.html"
+    page.write_text(
+        f'<!doctype html><meta http-equiv="refresh" content="0; url={target}">'
+        f'<a href="{target}">the live page</a>\n',
+        encoding="utf-8",
+    )
+    webbrowser.open(page.as_uri())
+
+
 def serve_app(live: Live, token: str) -> Starlette:
     """The page of a model, and what answers requests that state the token.
 
@@ -144,6 +167,7 @@ async def _respond(answer: Answer, request: Request) -> Response:
     """The answer to a query when its turn has come; none if the client has left before."""
     start = time.perf_counter()
     try:
+        # read piece by piece, so that no client can fill the memory
         body = bytearray()
         async for part in request.stream():
             body += part
@@ -152,6 +176,7 @@ async def _respond(answer: Answer, request: Request) -> Response:
                     413, f"the request has more than {LARGEST_QUERY:,} bytes; shorten the sentence"
                 )
         query = Query.model_validate_json(bytes(body))
+        # one query at a time, because the network has hooks while it runs
         async with request.app.state.limiter:
             if await request.is_disconnected():
                 return Response(status_code=GONE)

@@ -152,15 +152,19 @@ def _exceeds_controls(table: pd.DataFrame) -> pd.Series:
     """Heads with a loss beyond each control's, and larger at the relation's queries than
     elsewhere.
     """
+    # the effect of the same ablation at all other tokens
     key = ["kind", "type", "layer", "head"]
     away = table[table["behaviour"].isin(AWAY)]
     effect_of = away.set_index(key)["effect"].to_dict()
     groups = table[key].itertuples(index=False, name=None)
     away_effect = [effect_of.get(group, np.nan) for group in groups]
+    # effects are changes of log-probabilities: the worst is the lowest, and the interval's upper
+    # end must lie below what the control heads reach
     highest = table["ci_high"]
     control_low = table["control_low"].astype(float)
     is_worse = highest < np.fmin(0, control_low)
     is_larger_near = highest < away_effect
+    # other behaviours, and relations with queries at every token, have nothing elsewhere
     has_no_away = ~table["behaviour"].isin(NEAR) | np.isnan(away_effect)
     is_specific = has_no_away | is_larger_near
     return _is_edges(table) | (is_worse & is_specific)

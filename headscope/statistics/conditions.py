@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isnan
 from operator import itemgetter
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
-from numpy import ndarray
 
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import head_types
 from headscope.relations.baselines import baseline_in_words
 from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
+from headscope.statistics.condition import Condition, Margin, Number, Numbers, Row, Truth
 from headscope.statistics.ratio import Z_95
 
 MAX_Q = 0.01
@@ -47,147 +43,56 @@ ANOTHER_TEXT = "another text"
 SURFACE = "surface features"
 """Words for what a head may follow that its surrogate, fitted on them, does as well."""
 
-Row = Mapping[str, Any]
-"""A row of `headscope.statistics.tags.with_thresholds` (evidence with its thresholds), by column.
-The numbers of direct effects whose sign is −1 have changed signs."""
-_Number = Float[ndarray, " row"]
-_Truth = Bool[ndarray, " row"]
+
+# rows that the text cannot decide
 
 
-class Numbers:
-    """Rows of evidence with thresholds, each column as an array of floats.
-
-    >>> Numbers({"mass": 0.5, "beats": True})["beats"].tolist()
-    [1.0]
-    """
-
-    def __init__(self, rows: pd.DataFrame | Row) -> None:
-        self._rows = rows
-        self._columns: dict[str, _Number] = {}
-
-    def __getitem__(self, name: str) -> _Number:
-        if name not in self._columns:
-            values = np.asarray(self._rows[name], dtype=float)
-            self._columns[name] = np.atleast_1d(values)
-        return self._columns[name]
-
-    def has(self, name: str) -> _Truth:
-        """Rows that have a number there."""
-        known: _Truth = ~np.isnan(self[name])
-        return known
-
-
-class Margin(NamedTuple):
-    """Distance of a condition's number above its threshold in each row, with its 95 % interval."""
-
-    value: _Number
-    low: _Number
-    high: _Number
-
-
-def _within(value: _Number, error: _Number) -> Margin:
-    return Margin(
-        value=value,
-        low=value - error,
-        high=value + error,
-    )
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One requirement of a tag. `holds` is vectorised over rows; `describe` takes one row."""
-
-    name: str
-    holds: Callable[[Numbers], _Truth]
-    describe: Callable[[Row], str]
-    applies: Callable[[Numbers], _Truth] | None = None
-    """Rows to which the condition applies; all if None."""
-    means: str = ""
-    """Explanation in a few words, for a reader who sees it the first time."""
-    margin: Callable[[Numbers], Margin] | None = None
-    """Distance of the number above its threshold; None if that has no interval."""
-    tests_low: bool = False
-    """True if the lower end of the interval must lie above the threshold."""
-    states_interval: bool = False
-    """True if `describe` states the interval of the margin."""
-    is_open: Callable[[Numbers], _Truth] | None = None
-    """Rows that the text cannot decide by it: they have no tag, and it rejects none of them."""
-
-    def message(self, row: Row, margins: Margin | None = None, i: int = 0) -> str:
-        """Description of a row that fails, with the margin and its interval if there is one.
-
-        Args:
-            row: row with thresholds.
-            margins: margins of the whole table; those of the row alone if None.
-            i: number of the row in that table.
-
-        >>> row = {"mass": 0.265, "threshold": 0.267, "mass_error": 0.02}
-        >>> CONDITIONS[1].message(row)
-        'mass 0.265, threshold 0.267, margin -0.002 [-0.022, +0.018]'
-        """
-        description = self.describe(row)
-        if self.margin is None or self.states_interval:
-            return description
-        if margins is None:
-            margins = self.margin(Numbers(row))
-        value, low, high = (float(end[i]) for end in margins)
-        if isnan(low):
-            return description
-        return f"{description}, margin {value:+.3f} [{low:+.3f}, {high:+.3f}]"
-
-    def fails(self, numbers: Numbers) -> _Truth:
-        """Rows to which the condition applies and where it does not hold."""
-        failed: _Truth = ~self.holds(numbers)
-        if self.applies is not None:
-            failed = failed & self.applies(numbers)
-        return failed
-
-
-def _of_attention(numbers: Numbers) -> _Truth:
-    return ~numbers.has("sign")
-
-
-def _has_baseline(numbers: Numbers) -> _Truth:
-    both: _Truth = numbers.has("beat_baseline_by") & numbers.has("hard_n")
+def _has_baseline(numbers: Numbers) -> Truth:
+    both: Truth = numbers.has("beat_baseline_by") & numbers.has("hard_n")
     return both
 
 
-def is_open(numbers: Numbers) -> _Truth:
+def is_open(numbers: Numbers) -> Truth:
     """Rows whose hard queries cannot distinguish the relation from baselines.
 
     They are too few, or lie in too few documents, or baselines are right at so many of them that
     even the interval of a head that is always right would include their rate.
     """
     queries = numbers["hard_n"]
+    # Wilson's lower end of a rate of 1, the largest that so many queries can reach
     largest_low = queries / (queries + Z_95**2)
     is_reachable = _bound(numbers) < largest_low
     has_queries = queries >= MIN_HARD
     enough = has_queries & numbers.has("hard_low") & is_reachable
-    open_rows: _Truth = _has_baseline(numbers) & ~enough
+    open_rows: Truth = _has_baseline(numbers) & ~enough
     return open_rows
 
 
-def has_open_surrogate(numbers: Numbers) -> _Truth:
+def has_open_surrogate(numbers: Numbers) -> Truth:
     """Rows whose surrogate is wrong at too few queries to tell the head from it.
 
     A surrogate that is right wherever the relation was judged explains all that the head does.
     """
-    rows: _Truth = numbers["surrogate_wrong"] < FEWEST_WRONG
+    rows: Truth = numbers["surrogate_wrong"] < FEWEST_WRONG
     return rows
 
 
-def has_no_interval(numbers: Numbers) -> _Truth:
+def has_no_interval(numbers: Numbers) -> Truth:
     """Rows whose queries lie in too few blocks of documents for an interval of the lift."""
-    rows: _Truth = (numbers["taggable"] > 0) & ~numbers.has("ci_low")
+    rows: Truth = (numbers["taggable"] > 0) & ~numbers.has("ci_low")
     return rows
 
 
-def _bound(numbers: Numbers) -> _Number:
-    bound: _Number = numbers["hard_baseline_rate"] + numbers["beat_baseline_by"]
+def _bound(numbers: Numbers) -> Number:
+    bound: Number = numbers["hard_baseline_rate"] + numbers["beat_baseline_by"]
     return bound
 
 
-def _strictest(numbers: Numbers) -> _Number:
+# the strictest control of a row
+
+
+def _strictest(numbers: Numbers) -> Number:
+    # a relation states the whole multiple of chance, so `TIMES_CONTROL` is taken out of it
     of_chance = numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL
     controls = [numbers["control"], numbers["matched_control"], of_chance]
     return np.asarray(np.fmax.reduce(controls))
@@ -195,10 +100,11 @@ def _strictest(numbers: Numbers) -> _Number:
 
 def _control_margin(numbers: Numbers) -> Margin:
     strictest = _strictest(numbers)
+    # mass and control vary together over documents; the other controls count as fixed
     is_control = strictest == numbers["control"]
     error = np.where(is_control, numbers["control_error"], numbers["mass_error"])
     above = numbers["mass"] - TIMES_CONTROL * strictest
-    return _within(above, error)
+    return Margin.within(above, error)
 
 
 def matched_control_keys(type: str) -> str:
@@ -223,6 +129,7 @@ def strictest_control(row: Row) -> tuple[float, str]:
     >>> strictest_control({"type": "syntactic", "control": float("nan")})  # no finite attention
     (nan, 'control keys')
     """
+    # the comparison in words names the one control that decides
     controls = [
         (row["control"], "control keys"),
         (row.get("matched_control"), f"{matched_control_keys(row['type'])} (matched)"),
@@ -243,6 +150,9 @@ def strictest_control(row: Row) -> tuple[float, str]:
 def _control_in_words(row: Row) -> str:
     control, keys = strictest_control(row)
     return f"mass {row['mass']:.3f}, {TIMES_CONTROL:g} × {control:.3f} on {keys}"
+
+
+# reasons why the text cannot decide
 
 
 def _interval(low: float, high: float) -> str:
@@ -301,13 +211,12 @@ def alternative(row: Row) -> str:
     return SURFACE if is_of_surface else str(row["baseline"])
 
 
-BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
-"""Conditions that the sentence on a direct effect states after its lift."""
+# conditions of more than one comparison, and the numbers of each condition in words
 
 
-def _has_enough_queries(numbers: Numbers) -> _Truth:
+def _has_enough_queries(numbers: Numbers) -> Truth:
     is_taggable = numbers["taggable"] > 0
-    is_enough: _Truth = is_taggable & (numbers["n"] >= MIN_QUERIES)
+    is_enough: Truth = is_taggable & (numbers["n"] >= MIN_QUERIES)
     return is_enough
 
 
@@ -321,14 +230,9 @@ def _mass_in_words(row: Row) -> str:
     return f"mass {row['mass']:.3f}, threshold {row['threshold']:g}"
 
 
-def _mass_margin(numbers: Numbers) -> Margin:
-    above = numbers["mass"] - numbers["threshold"]
-    return _within(above, numbers["mass_error"])
-
-
-def _is_significant(numbers: Numbers) -> _Truth:
+def _is_significant(numbers: Numbers) -> Truth:
     is_discovery = numbers["q_value"] < MAX_Q
-    is_significant: _Truth = is_discovery & (numbers["lift"] > 0)
+    is_significant: Truth = is_discovery & (numbers["lift"] > 0)
     return is_significant
 
 
@@ -340,38 +244,10 @@ def _significance_in_words(row: Row) -> str:
     return f"q {q_value}, must be below {MAX_Q:g}; {lift}"
 
 
-def _lift_margin(numbers: Numbers) -> Margin:
-    return Margin(
-        value=numbers["lift"],
-        low=numbers["ci_low"],
-        high=numbers["ci_high"],
-    )
-
-
-def _exceeds_control(numbers: Numbers) -> _Truth:
-    required = TIMES_CONTROL * _strictest(numbers)
-    exceeds: _Truth = numbers["mass"] >= required
-    return exceeds
-
-
-def _beats_baselines(numbers: Numbers) -> _Truth:
+def _beats_baselines(numbers: Numbers) -> Truth:
     is_above = numbers["hard_low"] > _bound(numbers)
-    beats: _Truth = ~is_open(numbers) & is_above
+    beats: Truth = ~is_open(numbers) & is_above
     return beats
-
-
-def _hard_margin(numbers: Numbers) -> Margin:
-    bound = _bound(numbers)
-    return Margin(
-        value=numbers["hard_rate"] - bound,
-        low=numbers["hard_low"] - bound,
-        high=numbers["hard_high"] - bound,
-    )
-
-
-def _is_top_asked(numbers: Numbers) -> _Truth:
-    is_known: _Truth = _has_baseline(numbers) & numbers.has("top_rate")
-    return is_known
 
 
 def _top_in_words(row: Row) -> str:
@@ -379,14 +255,6 @@ def _top_in_words(row: Row) -> str:
     return (
         f"the target has the most attention of all tokens but sinks at {row['top_rate']:.2f} "
         f"{interval} of {row['hard_n']:.0f} hard queries, needs {LEAST_TOP:g}"
-    )
-
-
-def _top_margin(numbers: Numbers) -> Margin:
-    return Margin(
-        value=numbers["top_rate"] - LEAST_TOP,
-        low=numbers["top_low"] - LEAST_TOP,
-        high=numbers["top_high"] - LEAST_TOP,
     )
 
 
@@ -401,41 +269,19 @@ def _surrogate_in_words(row: Row) -> str:
     )
 
 
-def _surrogate_margin(numbers: Numbers) -> Margin:
-    return Margin(
-        value=numbers["beyond_surrogate"] - numbers["surrogate_share"],
-        low=numbers["beyond_low"] - numbers["surrogate_share"],
-        high=numbers["beyond_high"] - numbers["surrogate_share"],
-    )
-
-
 def _paired_in_words(row: Row) -> str:
     mass = f"mass {row['paired_mass']:.3f} for {row['paired_relation']}"
     return f"{mass}, threshold {row['threshold']:g}"
-
-
-def _paired_margin(numbers: Numbers) -> Margin:
-    above = numbers["paired_mass"] - numbers["threshold"]
-    return _within(above, numbers["paired_error"])
 
 
 def _effect_in_words(row: Row) -> str:
     return f"lift {row['lift']:+.2f}, threshold {row['threshold']:g}"
 
 
-def _effect_margin(numbers: Numbers) -> Margin:
-    threshold = numbers["threshold"]
-    return Margin(
-        value=numbers["lift"] - threshold,
-        low=numbers["ci_low"] - threshold,
-        high=numbers["ci_high"] - threshold,
-    )
-
-
-def _exceeds_matched_control(numbers: Numbers) -> _Truth:
+def _exceeds_matched_control(numbers: Numbers) -> Truth:
     required = SECOND * numbers["threshold"]
     is_large = numbers["second_lift"] >= required
-    exceeds: _Truth = is_large & (numbers["second_low"] > 0)
+    exceeds: Truth = is_large & (numbers["second_low"] > 0)
     return exceeds
 
 
@@ -445,9 +291,9 @@ def _matched_control_in_words(row: Row) -> str:
     return f"over {row['second']} {lift}, needs {required:g}"
 
 
-def _is_moved(numbers: Numbers) -> _Truth:
+def _is_moved(numbers: Numbers) -> Truth:
     is_large = numbers["moved"] >= numbers["threshold"]
-    is_moved: _Truth = is_large & (numbers["moved_low"] > 0)
+    is_moved: Truth = is_large & (numbers["moved_low"] > 0)
     return is_moved
 
 
@@ -456,18 +302,12 @@ def _moved_in_words(row: Row) -> str:
     return f"without its own position {lift}, needs {row['threshold']:g}"
 
 
-def _stands_out(numbers: Numbers) -> _Truth:
-    required = STANDS_OUT * numbers["spread"]
-    is_large: _Truth = numbers["lift"] >= required
-    return is_large
-
-
 def _spread_in_words(row: Row) -> str:
     times = abs(row["lift"] / row["spread"])
     return f"{times:.1f} × the spread of its effects over the text's tokens, needs {STANDS_OUT:g}"
 
 
-def _holds_here(numbers: Numbers) -> _Truth:
+def _holds_here(numbers: Numbers) -> Truth:
     """Rows that meet every condition of `ON_THIS_TEXT` and have a number in `replicates`."""
     rows = numbers.has("replicates")
     for condition in ON_THIS_TEXT:
@@ -482,6 +322,9 @@ def _another_text_in_words(row: Row) -> str:
     )
 
 
+BESIDE_LIFT = ("matched control tokens", "moved", "stands out")
+"""Conditions that the sentence on a direct effect states after its lift."""
+
 ON_THIS_TEXT = (
     Condition(
         name=QUERIES,
@@ -493,23 +336,23 @@ ON_THIS_TEXT = (
         name="mass",
         holds=lambda t: t["mass"] >= t["threshold"],
         describe=_mass_in_words,
-        applies=_of_attention,
+        applies=lambda t: ~t.has("sign"),
         means="mean attention of a query on its targets",
-        margin=_mass_margin,
+        margin=lambda t: Margin.within(t["mass"] - t["threshold"], t["mass_error"]),
     ),
     Condition(
         name=Q_VALUE,
         holds=_is_significant,
         describe=_significance_in_words,
         means="false discovery rate over all heads and relations, for lift = mass − control > 0",
-        margin=_lift_margin,
+        margin=lambda t: t.margin("lift", "ci"),
         states_interval=True,
     ),
     Condition(
         name="control",
-        holds=_exceeds_control,
+        holds=lambda t: t["mass"] >= TIMES_CONTROL * _strictest(t),
         describe=_control_in_words,
-        applies=_of_attention,
+        applies=lambda t: ~t.has("sign"),
         means=f"mass against {TIMES_CONTROL:g} times the strictest control",
         margin=_control_margin,
     ),
@@ -521,7 +364,7 @@ ON_THIS_TEXT = (
         means="share of hard queries at which the target has more attention than every other "
         f"candidate, and at least {LEAST_ATTENTION:g} unless every word is one, against that of "
         "the best mixture of baselines that is right as often at easy queries",
-        margin=_hard_margin,
+        margin=lambda t: t.margin("hard_rate", "hard", _bound(t)),
         tests_low=True,
         states_interval=True,
         is_open=is_open,
@@ -530,10 +373,10 @@ ON_THIS_TEXT = (
         name="most attention",
         holds=lambda t: t["top_rate"] >= LEAST_TOP,
         describe=_top_in_words,
-        applies=_is_top_asked,
+        applies=lambda t: _has_baseline(t) & t.has("top_rate"),
         means="share of hard queries at which the target has the most attention of all tokens but "
         "attention sinks",
-        margin=_top_margin,
+        margin=lambda t: t.margin("top_rate", "top", LEAST_TOP),
         states_interval=True,
     ),
     Condition(
@@ -543,7 +386,7 @@ ON_THIS_TEXT = (
         applies=lambda t: t.has("beyond_surrogate") | has_open_surrogate(t),
         means="a model of the head fitted on parts of speech, word forms, distance, order and "
         "repeated tokens of other documents",
-        margin=_surrogate_margin,
+        margin=lambda t: t.margin("beyond_surrogate", "beyond", t["surrogate_share"]),
         states_interval=True,
         is_open=has_open_surrogate,
     ),
@@ -554,7 +397,7 @@ ON_THIS_TEXT = (
         applies=lambda t: t.has("paired_mass"),
         means="a relation that must reach the threshold too: a positional head attends the same "
         "distance back in random tokens and in text",
-        margin=_paired_margin,
+        margin=lambda t: Margin.within(t["paired_mass"] - t["threshold"], t["paired_error"]),
     ),
     Condition(
         name="effect",
@@ -562,7 +405,7 @@ ON_THIS_TEXT = (
         describe=_effect_in_words,
         applies=lambda t: t.has("sign"),
         means="direct effect on the logits of the tokens in question − that on control tokens",
-        margin=_effect_margin,
+        margin=lambda t: t.margin("lift", "ci", t["threshold"]),
     ),
     Condition(
         name="matched control tokens",
@@ -581,7 +424,7 @@ ON_THIS_TEXT = (
     ),
     Condition(
         name="stands out",
-        holds=_stands_out,
+        holds=lambda t: t["lift"] >= STANDS_OUT * t["spread"],
         describe=_spread_in_words,
         applies=lambda t: t.has("spread"),
         means="the lift against the head's effect on any token of the text",
@@ -618,12 +461,12 @@ def decided_failures(table: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
     return decided
 
 
-def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> _Truth:
+def inconclusive(table: pd.DataFrame, failed: pd.DataFrame) -> Truth:
     """Rows where the interval of every failed condition includes its threshold."""
     numbers = Numbers(table)
-    rows: _Truth = np.ones(len(table), bool)
+    rows: Truth = np.ones(len(table), bool)
     for condition in CONDITIONS:
-        includes_threshold: _Truth = np.zeros(len(table), bool)
+        includes_threshold: Truth = np.zeros(len(table), bool)
         if condition.margin is not None:
             includes_threshold = condition.margin(numbers).high >= 0
         if condition.is_open is not None:

@@ -22,12 +22,12 @@ from headscope.measure.rounds import ROUND_DOCUMENTS, Stopped
 from headscope.measure.tally import Tally
 from headscope.relations import all_stimuli
 from headscope.relations.relation import MIN_QUERIES, Relation
+from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
     HARD_QUERIES,
     MAX_Q,
     ON_THIS_TEXT,
     Q_VALUE,
-    Numbers,
     has_no_interval,
 )
 from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
@@ -78,7 +78,9 @@ class StoppingRule:
     ) -> None:
         """Before anything is read."""
         self._relations, self._baselines, self._tokens = relations, baselines, tokens
+        # a short text has too few queries to foresee by them what the rest will say
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
+        # documents of each other stimulus, the last of which has the largest number
         self._documents = {
             name: 1 + max(max(0, w.document) for w in synthetic if w.stimulus == name)
             for name in sorted({w.stimulus for w in synthetic})
@@ -115,9 +117,18 @@ class StoppingRule:
             return {}
         # before the text is read a stimulus can only be found to give no tag
         if not number:
-            tags = {name: self._tags_to_come(name, tally) for name in unfinished}
+            tags_to_come = {}
+            for name in unfinished:
+                relations = [r for r in self._relations if name in r.stimuli]
+                share = self.rounds[name][0]
+                # a stimulus that no relation reads, or that begins later, cannot be judged
+                if relations and share:
+                    evidence = PartialEvidence(tally, relations)
+                    tags_to_come[name] = evidence.expected_tags(relations, share)
             return {
-                name: round(count, 2) for name, count in tags.items() if count <= EXPECTED_AT_MOST
+                name: round(count, 2)
+                for name, count in tags_to_come.items()
+                if count <= EXPECTED_AT_MOST
             }
         # later each stimulus is judged by the tags of its own relations
         evidence = PartialEvidence(
@@ -144,14 +155,6 @@ class StoppingRule:
             )
         }
 
-    def _tags_to_come(self, stimulus: str, tally: Tally) -> float:
-        """The tags that its first documents say it will give; infinite where they cannot."""
-        relations = [r for r in self._relations if stimulus in r.stimuli]
-        share = self.rounds[stimulus][0]
-        if not relations or not share:
-            return float("inf")
-        return PartialEvidence(tally, relations).expected_tags(relations, share)
-
     def record(self, tokens: int, documents: int, stopped: Stopped) -> dict[str, Any]:
         """`text_read` of `run.json`, when so many tokens and documents of text were read."""
         text = stopped.get(TEXT.name)
@@ -165,6 +168,7 @@ class StoppingRule:
             "documents": documents,
             "expected_changes": None if text is None else text.expected_changes,
         }
+        # a stimulus that was stopped has read the documents up to the round of its stop
         for stimulus, count in self._documents.items():
             stop = stopped.get(stimulus)
             last_round = self._rounds_read(stimulus, stopped) - 1
@@ -259,7 +263,8 @@ class PartialEvidence:
             decidable += 1
             holds = np.stack([margin.above >= 0 for margin in margins])
             change_chance = np.stack([margin.changes for margin in margins])
-            # of the conditions that hold, all stay; of those that fail, all come to hold
+            # a tag goes when a condition stops holding; it comes when all that fail come to hold
+            # and all others stay, as if conditions were independent
             stays = np.where(holds, 1 - change_chance, 1).prod(0)
             comes = np.where(holds, 1, change_chance).prod(0)
             is_tagged = holds.all(0)
@@ -282,6 +287,7 @@ class PartialEvidence:
             if rows is None:
                 return float("inf")
             margins = _margins(rows, share)
+            # as if conditions were independent
             holds = [margin.holds for name, margin in margins.items() if name != HARD_QUERIES]
             all_hold = np.stack(holds).prod(0)
             tags += float(all_hold.sum())

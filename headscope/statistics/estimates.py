@@ -87,6 +87,7 @@ def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
 def _lift_columns(
     sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
 ) -> _Columns:
+    # a control is tested with its factor, so that their difference has the error that decides
     excess = sums.excess
     uncertainty = sums.uncertainty(excess, bounded, sign)
     above_control = sums.target - TIMES_CONTROL * sums.control
@@ -106,9 +107,11 @@ def _lift_columns(
 def _attention_columns(
     relation: Relation, sums: RelationSums, tally_sums: TallySums, baseline: Mapping[str, Any]
 ) -> _Columns:
+    # below the threshold no tag needs the dearer interval from resamples
     bounded = sums.mean(sums.target) >= relation.thresholds.threshold
     queries = sums.divisor.sum()
     hit_rate = sums.mean(sums.hits)
+    # hits leave the first token out, so that a relation to it has no such rate
     if not relation.has_hits:
         hit_rate = np.full_like(hit_rate, np.nan)
     columns = _lift_columns(sums, tally_sums.tally, bounded) | {
@@ -130,6 +133,7 @@ def _hard_columns(
     relation: Relation, tally_sums: TallySums, baseline: Mapping[str, Any]
 ) -> _Columns:
     columns: _Columns = dict.fromkeys(_COMPARED_COLUMNS, np.nan)
+    # no hard query was found, which is other than that none was looked for
     if relation.baseline is not None:
         columns["hard_n"] = columns["text_hard_n"] = 0.0
     hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
@@ -172,6 +176,7 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
     second = tally_sums.of(effect, MATCHED_CONTROL)
     at_self = tally_sums.of(effect, SELF)
     queries = sums.divisor
+    # at the same queries the effects of heads add up, so that each has a share
     if effect.top_key is None:
         total = sums.excess.sum(0)
         columns["share"] = ratio(total, np.abs(total).sum())
@@ -179,12 +184,14 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         # what the sums are divided by counts distinct tokens where heads have their own queries
         queries = second.divisor
         columns["spread"] = sums.mean(second.target)
+    # over control tokens of another kind
     if second is not None:
         excess = sums.target - second.control
         uncertainty = sums.uncertainty(excess, every_head, effect.sign)
         columns["second_lift"] = sums.mean(excess)
         columns["second_low"] = uncertainty.low
         columns["second_high"] = uncertainty.high
+    # without what passes through the query's own position, where earlier layers' predictions lie
     if at_self is not None:
         excess = sums.excess - at_self.target
         uncertainty = sums.uncertainty(excess, every_head, effect.sign)
@@ -275,6 +282,7 @@ def preference(
     wider of Wilson's for a share and Student's over blocks of documents, which includes the error
     of the baselines' rate by that of the easy rate. NaN with fewer than eight blocks.
     """
+    # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
     rate = hard.mean(hard.hits)
     easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)

@@ -8,7 +8,6 @@ see `headscope.relations.types.syntactic.LABEL_TREE`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -106,26 +105,26 @@ def _undistinguished(
     """Tags of a head in one family, and labels that it does not distinguish from the strongest."""
     members = members.sort_values("lift", ascending=False, kind="stable")
     strongest = members[members["tagged"].astype(bool)].iloc[0]
+    first = sums.of(relations[strongest["id"]])
     names = []
     for row in members.itertuples():
-        # without a tag its lift is above 0, and the head not mostly wrong at hard queries
-        is_shown = row.ci_low > 0 and not row.hard_high < 0.5
-        if row.tagged or (is_shown and not _is_apart(strongest, row, relations, sums, column)):
-            names.append(str(row.id))
+        if not row.tagged:
+            # a label without a tag needs a lift above 0, and a head that is not mostly wrong at
+            # hard queries: otherwise the head does not attend to it at all
+            if not row.ci_low > 0 or row.hard_high < 0.5:
+                continue
+            # the head distinguishes it if the strongest label's lift is at least twice as large,
+            # and larger by more than the error of their difference
+            second = sums.of(relations[row.id])
+            if (
+                first is not None
+                and second is not None
+                and strongest["lift"] >= TIMES_LABEL * row.lift
+                and lift_difference(first, second, column).low[0] > 0
+            ):
+                continue
+        names.append(str(row.id))
     return names
-
-
-def _is_apart(
-    strongest: pd.Series, row: Any, relations: dict[str, Relation], sums: TallySums, column: int
-) -> bool:
-    """True if the strongest label's lift is at least twice another's, and their intervals apart."""
-    first = sums.of(relations[strongest["id"]])
-    second = sums.of(relations[row.id])
-    if first is None or second is None:
-        return False
-    if strongest["lift"] < TIMES_LABEL * row.lift:
-        return False
-    return bool(lift_difference(first, second, column).low[0] > 0)
 
 
 def _name(labels: Sequence[Label]) -> str:

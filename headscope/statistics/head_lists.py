@@ -49,6 +49,7 @@ def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> li
     by_head = is_of_sink.groupby([tags["layer"], tags["head"]])
     has_only_sinks = by_head.transform("all").astype(bool)
     of_tags = tags[has_only_sinks | ~is_of_sink]
+    # readers look through the examples head by head, whatever they are of
     nearest = _nearest(evidence, relations)
     number_of = {relation.id: number for number, relation in enumerate(relations)}
     requests = []

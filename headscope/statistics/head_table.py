@@ -33,6 +33,7 @@ def head_table(table: pd.DataFrame, profile: pd.DataFrame, kv_group_size: int) -
         profile: a row per head, of `headscope.measure.profile.describe`.
         kv_group_size: heads that share keys and values.
     """
+    # the first row of a head gives its numbers, and the first of each type its tags
     ordered = table.loc[evidence_order(table)]
     best = closest_rows(table)
     ordered_tags = ordered[ordered["tagged"].astype(bool)]

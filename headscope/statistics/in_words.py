@@ -26,13 +26,11 @@ from headscope.statistics.columns import (
     REPLICATES,
     rows_of_head,
 )
+from headscope.statistics.condition import Condition, Numbers, Row
 from headscope.statistics.conditions import (
     ANOTHER_TEXT,
     BESIDE_LIFT,
     CONDITIONS,
-    Condition,
-    Numbers,
-    Row,
     alternative,
     has_no_interval,
     strictest_control,
@@ -145,6 +143,7 @@ def condition_results(
     numbers = Numbers(table)
     rows = table.to_dict("records")
     results: list[list[ConditionResult]] = [[] for _ in rows]
+    # a condition is tested on all rows at once, and worded row by row
     for condition in conditions:
         applies = np.ones(len(rows), bool)
         if condition.applies is not None:
@@ -172,6 +171,7 @@ def reasons(table: pd.DataFrame) -> list[str]:
             f"{row['mass']:.2f} of its attention on {row['meaning']} (control "
             f"{row['control']:.2f}, lift {_lift(row)}, n {row['n']})"
         )
+        # without an interval no condition says anything, whether it holds or fails
         if has_no_interval(Numbers(row))[0]:
             sentence = f"{name}: this text cannot decide it: {undecided_in_words(row)}; {numbers}"
         elif row["tagged"]:
@@ -367,6 +367,7 @@ def title_of_head(rows: pd.DataFrame, tags: Sequence[str]) -> str:
         rows: the head's rows with thresholds, in their order.
         tags: its tags with their cautions.
     """
+    # what the text cannot decide comes after tags, and the closest relation only without both
     titles = [", ".join(tags)] if tags else []
     undecided = rows[is_undecided(rows)]
     if len(undecided):
@@ -427,6 +428,7 @@ def direct_effects_in_words(
         effects: rows of that table.
         records: entries of `run.json` for the effects, by their full names.
     """
+    # the table has numbers alone: meaning, sign and controls of an effect are in the record
     names = f"{WRITES}/" + effects["type"] + "/" + effects["effect"]
     of_rows = [records[name] for name in names]
     results_of_rows = condition_results(
@@ -453,6 +455,7 @@ def causes_in_words(table: pd.DataFrame, layer: int, head: int) -> list[str]:
     """Sentences on the effects of knocking out the edges of each tag, then of ablating the head."""
     causes = rows_of_head(table, layer, head)
     causes = causes.assign(direction=directions(causes))
+    # effects at other tokens have no sentence of their own: they qualify that at the queries
     is_away = causes["behaviour"].isin(AWAY)
     away_effects = causes[is_away].set_index("type")["effect"].to_dict()
     tags = causes[causes["kind"] == "tag"]
@@ -467,6 +470,7 @@ def _cause_of_edges(row: HeadRow) -> str:
     name = f"{row['type']}/{row['relation']}"
     if not _is_known(row["effect"]):
         return f"{name}, edges to its targets: {row['verdict']}"
+    # divergences are smaller than losses, and have a digit more
     excess = f"{row['excess']:+.4f} [{row['excess_low']:+.4f}, {row['excess_high']:+.4f}]"
     times = f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
     loss = f"{row['loss_excess']:+.3f} [{row['loss_low']:+.3f}, {row['loss_high']:+.3f}]"
@@ -490,6 +494,7 @@ def _cause_of_head(row: HeadRow, elsewhere: float | None) -> str:
         f"{row['ablated']:.2f}: {row['effect']:+.3f} {unit} [{row['ci_low']:+.3f}, "
         f"{row['ci_high']:+.3f}] ({row['direction']})"
     )
+    # an effect as large elsewhere would not be of the relation
     if _is_known(elsewhere):
         sentence += f", elsewhere {elsewhere:+.3f}"
     elif row["behaviour"] in NEAR:
@@ -505,6 +510,7 @@ def feature_model_in_words(
     feature_models: pd.DataFrame, heads: pd.DataFrame, layer: int, head: int
 ) -> list[str]:
     """A head's feature model, what it explains, and its features."""
+    # the sentence on the whole model stands in the table of heads
     of_head = rows_of_head(heads, layer, head).iloc[0]
     lines = [
         str(of_head["feature_model"]),

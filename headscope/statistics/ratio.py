@@ -264,6 +264,7 @@ def estimate(
     >>> result.mean, bool(result.p_value < 0.05)
     (2.0, True)
     """
+    # only items that were counted are drawn
     used = counts > 0
     sums, counts = sums[used], counts[used]
     if not len(sums):

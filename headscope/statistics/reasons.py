@@ -133,6 +133,7 @@ def explained_by(
     features = terms[terms["weight"] > 0]
     if features.empty:
         return []
+    # the feature that stands first has the most unique bits
     has_unique_bits = features["unique"] >= MIN_UNIQUE
     unique_features = set(features.loc[has_unique_bits, "feature"])
     strongest = str(features["feature"].iloc[0])

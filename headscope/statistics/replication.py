@@ -19,14 +19,8 @@ from numpy import ndarray
 from scipy.special import ndtr, ndtri
 
 from headscope.relations.relation import MIN_QUERIES
-from headscope.statistics.conditions import (
-    MAX_Q,
-    MIN_HARD,
-    ON_THIS_TEXT,
-    Q_VALUE,
-    Numbers,
-    has_no_interval,
-)
+from headscope.statistics.condition import Numbers
+from headscope.statistics.conditions import MAX_Q, MIN_HARD, ON_THIS_TEXT, Q_VALUE, has_no_interval
 from headscope.statistics.ratio import Z_95
 
 NOISE = 1.5

@@ -61,7 +61,7 @@ class Result:
     def evidence_with_thresholds(self) -> pd.DataFrame:
         """The evidence with each relation's thresholds, by which it is judged and put into words.
 
-        Made anew each time, as the rows of a large model take as much memory again.
+        Made at each access, as the rows of a large model take as much memory again.
         """
         return with_thresholds(self.evidence, self.thresholds)
 

@@ -239,6 +239,7 @@ class _Surrogates:
         rows = self.rows
         classes = np.unique(rows.upos).tolist()
         for done, upos in enumerate(classes, start=1):
+            # a part of speech is fitted only for heads that have a query of it
             judged_by_class = []
             slots_of_class: set[int] = set()
             for judged in self.judged.values():
@@ -255,6 +256,7 @@ class _Surrogates:
         """Fit surrogates of heads at the words of a part of speech, and compare them there."""
         rows = self.rows
         is_of_class = rows.upos == upos
+        # halves are of blocks of documents, so that no document is on both sides
         half_of_row = rows.block % 2
         for half in (0, 1):
             fitted = is_of_class & (half_of_row != half)
@@ -286,6 +288,7 @@ class _Surrogates:
         """The score of a head's surrogate by a relation."""
         judged = self.judged[request.relation]
         queries = judged.targets.rows
+        # no window with a query of this relation was read again
         if not len(queries):
             return NO_SURROGATE
         slot = self.slot_of_head[request.layer_and_head]
@@ -301,6 +304,7 @@ class _Surrogates:
         )
         if wrong < FEWEST_WRONG:
             return score
+        # where the surrogate is wrong the surface does not explain what the head does
         head_is_right = judged.preferred_by(self.rows.attention[slot])[~is_right]
         beyond = np.array([head_is_right.mean()])
         # queries of a block of documents resemble each other

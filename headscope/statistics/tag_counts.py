@@ -31,6 +31,7 @@ def tag_counts(table: pd.DataFrame) -> dict[str, TagCounts]:
     Args:
         table: evidence with its thresholds.
     """
+    # types of other packages may be attention sinks too
     sink_types = [kind.name for kind in head_types().values() if not kind.functional]
     of_sinks = table["type"].isin(sink_types)
     counts = {}

@@ -17,11 +17,11 @@ from headscope.statistics.columns import (
     GENERAL,
     PRELIMINARY,
 )
+from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
     HARD_QUERIES,
     Q_VALUE,
     QUERIES,
-    Numbers,
     decided_failures,
     failures,
     has_no_interval,
@@ -235,7 +235,7 @@ def evidence_order(table: pd.DataFrame) -> pd.Index:
     closest.
     """
     is_tagged = table["tagged"].astype(bool)
-    # what the text cannot decide for any head is no nearer to a tag than a rejection
+    # what the text cannot decide for any head is as far from a tag as a rejection
     is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)
     verdict_rank = table["verdict"].map(_RANKS).where(~is_tagged, 0)
     # a sink is not a function, and a broad relation says less than others

@@ -1,7 +1,8 @@
 """Stimuli: kinds of windows that a run reads.
 
 A head type names the stimuli that its relations read (`HeadType.stimuli`); `COMMON` lists those
-that belong to no type. `headscope.relations.all_stimuli` has both.
+that belong to no type. `headscope.relations.all_stimuli` has both. A stimulus of one type alone
+stands in the file of that type.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ def conversation_document(
     words: list[Word] = []
     for turn in turns:
         sentence = words[-1].sentence + 1 if words else 0
+        # words of the template would be targets of relations between words
         for word in read_text(name, text[turn.start : turn.stop]).words:
             start, end = turn.start + word.start, turn.start + word.end
             words.append(replace(word, start=start, end=end, sentence=sentence + word.sentence))
@@ -103,6 +104,7 @@ def _build(config: StimulusConfig) -> Iterator[Document]:
                 tokens_left = int(rng.integers(least * unit, largest * unit + 1))
                 members: list[int] = []
                 while True:
+                    # at least a quarter of what is left, so that few sentences fill a message
                     fits = (counts[order] <= tokens_left) & (counts[order] > tokens_left // 4)
                     if members and not fits.any():
                         break

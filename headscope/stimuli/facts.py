@@ -158,12 +158,17 @@ def _question_document(
 ) -> Document:
     """A question and its answer, with an arrow of each kind from the question's last word."""
     text = f"{question} {answer}."
-    # words with parts of speech, for baselines
+    # words with parts of speech, for baselines: values are the only nouns, so that the first or the
+    # second noun is the first or second value
     words: list[Word] = []
     sentence = 0
     for match in _WORD.finditer(text):
         form = match.group()
-        upos = _upos(form, candidates[KIND])
+        upos = "X" if form.isalpha() else "PUNCT"
+        if form in candidates[KIND]:
+            upos = "NOUN"
+        elif form in _NAMES:
+            upos = "PROPN"
         words.append(Word(form, match.start(), match.end(), sentence, form, upos))
         if form == ".":
             sentence += 1
@@ -177,15 +182,6 @@ def _question_document(
         arrows.append(arrow(kind, query, [starts[answer]], others))
     document = Document(name, text, tuple(words), source=FACTS.name)
     return document.with_arrows(arrows, stimulus=FACTS.name)
-
-
-def _upos(form: str, values: Collection[str]) -> str:
-    """Values are the only nouns, so that the first or the second noun is the first or second."""
-    if form in values:
-        return "NOUN"
-    if form in _NAMES:
-        return "PROPN"
-    return "X" if form.isalpha() else "PUNCT"
 
 
 def _build(config: StimulusConfig) -> Iterator[Window]:

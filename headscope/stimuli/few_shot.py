@@ -43,7 +43,7 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """Tasks from a file with the columns `task,question,answer`.
 
     Raises:
-        CorpusError: it is no table, or rows are invalid; the message lists them.
+        CorpusError: it is not a table, or rows are invalid; the message lists them.
         ChoiceError: it lacks a column.
         HeadscopeError: there is no such file.
     """
@@ -133,7 +133,7 @@ def spelled_task(name: str, pairs: Sequence[Pair], spelling: Spelling, *, seed: 
         token = spelling.first(word)
         if token is not None:
             first[word] = token
-    # answers with one first token cannot be told apart by it
+    # a first token that answers share does not tell which of them it begins
     answers_of: dict[int, set[str]] = {}
     for _, answer in pairs:
         if answer in first:
@@ -165,6 +165,7 @@ def few_shot_prompts(
     pairs = task.halves[half]
     few_shot = []
     for number, (question, answer) in enumerate(pairs[: size.prompts]):
+        # a generator for each prompt, so that all kinds have the same examples
         rng = np.random.default_rng([size.seed, half, number])
         others = [pair for pair in pairs if pair[0] != question]
         examples = [others[i] for i in rng.permutation(len(others))[: size.shots]]
@@ -181,6 +182,7 @@ def _shuffled(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
     answers = [answer for _, answer in pairs]
     best = answers
     for _ in range(TRIES):
+        # answers that come twice can be right in any order, so that some tries are needed
         dealt = [answers[i] for i in rng.permutation(len(answers))]
         if _right(dealt, answers) < _right(best, answers):
             best = dealt

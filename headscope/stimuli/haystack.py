@@ -60,7 +60,7 @@ class HaystackQuestion:
     answers: Sequence[int]
     """First characters of the words of the answer, at each place where it stands."""
     others: Sequence[int]
-    """First characters of words of the same form that are no answer."""
+    """First characters of other words of the same form."""
     other_words: Sequence[int]
     """First characters of the other words of the needle."""
 
@@ -198,6 +198,7 @@ def _haystack(
 
 def _made_up_words(rng: np.random.Generator, tokens: Any) -> list[str]:
     """Names, which have one number of tokens, and values; no two begin alike."""
+    # each onset once, so that no two words begin alike
     by_size: dict[int, list[str]] = {}
     for onset in rng.permutation(_ONSETS).tolist():
         middle = rng.choice(_MIDDLES)
@@ -222,7 +223,7 @@ def read_haystacks(
     capital, or others.
 
     Raises:
-        CorpusError: rows are invalid, or there are none; the message lists them.
+        CorpusError: there are no rows, or invalid ones; the message lists them.
         HeadscopeError: there is no such file.
     """
     raw = given_file(path, "haystacks as .jsonl")
@@ -274,6 +275,7 @@ def _user_question(row: Mapping[str, str], rng: np.random.Generator) -> Haystack
         elif _form(word.form) == _form(answer):
             others.append(word.start)
     candidates = rng.permutation(others)[: MAX_CANDIDATES - 1].tolist()
+    # the sentences of the answer are what a needle is in a haystack of ours
     sentences = {word.sentence for word in words if word.start in answers}
     of_needle = [word.start for word in words if word.sentence in sentences]
     other_words = [start for start in of_needle if start not in answers]

@@ -109,6 +109,7 @@ class TextWindows:
                 break
             if self.max_documents is not None and window.document >= self.max_documents:
                 break
+            # text in another script would be read to its end before anybody is told
             if self._cuts.words >= ENOUGH_WORDS:
                 self._check_lost_words()
             self.documents = max(self.documents, window.document + 1)
@@ -165,6 +166,7 @@ class TextWindows:
     @property
     def notes(self) -> list[str]:
         """Notes on the windows so far, for the reader of the results."""
+        # what was left out or cut does not show in the numbers
         cuts, unread = self._cuts, self._unread_files
         notes = []
         if self._skipped_mentions:
@@ -240,6 +242,7 @@ def ordered_documents(
     files: list[Path], opened: list[Path], unread: list[str], seed: int
 ) -> Iterator[Document]:
     """The documents of files in an order drawn by the seed, a file of each folder in turn."""
+    # a folder of many files must not fill the budget of tokens before the others are read
     rng = np.random.default_rng(seed)
     folders: dict[Path, list[Path]] = {}
     for number in rng.permutation(len(files)):
@@ -296,6 +299,7 @@ def readable(
     Traceback (most recent call last):
     headscope.errors.CorpusError: ring.pdf: no such corpus file or folder
     """
+    # one document of each corpus is read in less time than a model is loaded
     corpora = listed(corpus)
     for name in corpora:
         files = corpus_files([corpus_place(name)])

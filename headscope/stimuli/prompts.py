@@ -72,6 +72,7 @@ def successors(rng: np.random.Generator, number: int) -> list[Prompt]:
     prompts = []
     for length, member in enumerate(listed, 1):
         prefix = listed[:length]
+        # a control that stands in the prompt would be raised by a head that copies
         after = (member + 1) % size
         before = (member - 1) % size
         used = {*prefix, after, before}
@@ -97,6 +98,7 @@ def _members_apart(rng: np.random.Generator, size: int, *, is_cyclic: bool) -> l
     indices = np.arange(size) if is_cyclic else np.arange(1, size - 1)
     listed: list[int] = []
     for index in rng.permutation(indices).tolist():
+        # the ends are neighbours in a cyclic list; of others they are not drawn
         neighbours = {(index - 1) % size, index, (index + 1) % size}
         if neighbours.isdisjoint(listed):
             listed.append(index)
@@ -218,6 +220,7 @@ def anaphor_pairs(count: int, *, seed: int) -> list[MinimalPair]:
     for i in range(count):
         woman = _first_form(pick(rng, FEMALE))
         man = _first_form(pick(rng, MALE))
+        # each gender comes first in half of the pairs, so that neither pronoun is right always
         past_verb = pick(rng, ON_PEOPLE).split("/")[2]
         near = pick(rng, NEAR)
         if i % 2 == 0:
@@ -309,6 +312,7 @@ class Spelling:
 
     def first(self, word: str) -> int | None:
         """The first token of a word within a text; None if it does not spell any of it."""
+        # a tokenizer spells a word behind a space otherwise than alone
         before = self.text(BEFORE)
         text = self.text(f"{BEFORE} {word}")
         if not _begins_with(text, before) or len(text) == len(before):
@@ -324,9 +328,11 @@ class Spelling:
 
         Words whose first token is another's on the other side fall away.
         """
+        # a text whose end joins with what follows has no place at which to ask
         text = self.text(prompt.text)
         if len(text) == 0 or not _begins_with(tokens, text):
             return None
+        # a first token on both sides says nothing, and is left out of both
         right = self._firsts(prompt.right)
         wrong = self._firsts(prompt.wrong)
         other = self._firsts(prompt.other)

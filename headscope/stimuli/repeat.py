@@ -37,6 +37,7 @@ def repeat_windows(
     rng = np.random.default_rng(seed)
     windows = []
     for i in range(count):
+        # no token twice in r: one alone is right before each repeated token
         n = int(rng.integers(shortest, longest + 1))
         copied = rng.choice(vocabulary, size=n, replace=False)
         tokens = np.concatenate([[tokenizer.bos], copied, copied])

@@ -72,6 +72,7 @@ def indirect_object(rng: np.random.Generator, number: int) -> Row:
     location = _form(pick(rng, PLACES), 0)
     item = _form(pick(rng, THINGS), 0)
     template = INDIRECT_OBJECT_TEMPLATES[number // 2 % len(INDIRECT_OBJECT_TEMPLATES)]
+    # who comes again alternates, so that the order of the names does not give the answer
     repeated, missing = (first, second) if number % 2 == 0 else (second, first)
     return {
         "prompt": template.format(first, second, location, repeated, item),
@@ -108,6 +109,7 @@ def agreement(rng: np.random.Generator, number: int) -> Row:
     subject, attractor = pick(rng, PEOPLE), pick(rng, THINGS)
     near = pick(rng, NEAR)
     forms = pick(rng, ON_THINGS).split("/")
+    # the nearer noun has the other number, so that it misleads
     subject_number = number % 2
     noun = _form(attractor, 1 - subject_number)
     return {
@@ -127,6 +129,7 @@ def pronoun_gender(rng: np.random.Generator, number: int) -> Row:
     man = _form(pick(rng, MALE), 0)
     near = pick(rng, NEAR)
     verb = _form(pick(rng, ON_PEOPLE), 2)
+    # a model that prefers one of the pronouns is right at half of the prompts
     if number % 2 == 0:
         subject, other = woman, man
         answer, wrong = " herself", " himself"
@@ -153,6 +156,7 @@ def induction(rng: np.random.Generator, number: int) -> Row:
     seconds = [words[i] for i in order[1:8:2]]
     pairs = [f"{first} {second}" for first, second in zip(firsts, seconds, strict=True)]
     listed = f"Words: {', '.join(pairs)}"
+    # both answers stand in the prompt once: a head that copies any word gains nothing
     right, other = rng.permutation(len(pairs))[:2]
     return {
         "prompt": f"{listed}. Again: {firsts[right]}",
@@ -169,6 +173,7 @@ def successor(rng: np.random.Generator, number: int) -> Row:
     """
     lists = (IN_ORDER["days"], IN_ORDER["months"], NUMBERS, IN_ORDER["letters"])
     members = lists[number % len(lists)]
+    # a member must stand before the three and one after them, within the list
     start = int(rng.integers(1, len(members) - 3))
     listed = members[start : start + 3]
     return {
@@ -202,6 +207,7 @@ def _word_task(name: str, seed: int) -> Iterator[Row]:
     rng = np.random.default_rng([seed, *name.encode()])
     for number in rng.permutation(len(pairs))[:PROMPTS].tolist():
         question, answer = pairs[number]
+        # an example that answers the question would be copied
         others = [pair for pair in pairs if pair[0] != question]
         solved = ""
         for shot in rng.permutation(len(others))[:SHOTS]:

@@ -172,6 +172,7 @@ def read_task(source: Any, *, seed: int = 0) -> Task:
         rows = shipped_rows(name, seed=seed)
         columns = _further_columns(rows)
         return Task(name, tuple(_task_row(row, columns) for row in rows))
+    # rows in memory are numbered from 0, those of a file as in the file
     if isinstance(source, pd.DataFrame):
         return _checked_task("task", table_of_frame(source, "task", CorpusError))
     return _checked_task("task", UserTable("task", (), dict(enumerate(source)), ()))

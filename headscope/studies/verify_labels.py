@@ -24,7 +24,8 @@ from headscope.relations.label_names import LabelMeaning, label_meanings, normal
 from headscope.resolve import RunName, the_run
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import EFFECT_NAMES, rows_of_head
-from headscope.statistics.conditions import Row, strictest_control
+from headscope.statistics.condition import Row
+from headscope.statistics.conditions import strictest_control
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.in_words import direct_effects_in_words, findings, label_in_words
 from headscope.statistics.reasons import head_in

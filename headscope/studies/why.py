@@ -22,7 +22,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.task_results import task_circuits
 from headscope.settings import Settings, settings_of
 from headscope.statistics.columns import PRELIMINARY, rows_of_head
-from headscope.statistics.conditions import Row
+from headscope.statistics.condition import Row
 from headscope.statistics.general_labels import distinct_tags, tag_names
 from headscope.statistics.in_words import findings, marked_names, numbers_of_head, title_of_head
 from headscope.statistics.reasons import head_in

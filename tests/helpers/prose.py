@@ -8,9 +8,9 @@ import headscope as hs
 from headscope.corpus.shipped import data_folder, mini_folder
 from headscope.corpus.window import Window
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
+from headscope.relations.types.semantic import PAIRS
 from headscope.stimuli.repeat import repeat_windows
 from headscope.stimuli.stimulus import MAX_DOCUMENTS, Stimulus, StimulusConfig
-from headscope.stimuli.word_pairs import PAIRS
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headscope.corpus.document import Word
-from headscope.stimuli.translations import Sentence, SentencePair
+from headscope.relations.types.alignment import Sentence, SentencePair
 
 
 def sentence(document: str, *words: str) -> Sentence:

@@ -15,8 +15,8 @@ from numpy import ndarray
 
 from headscope.corpus.document import own_label
 from headscope.corpus.window import MentionTable, Window
-from headscope.stimuli.word_pairs import RELATIONS as PAIRS
-from headscope.stimuli.word_pairs import shipped_pairs
+from headscope.relations.types.semantic import RELATIONS as PAIRS
+from headscope.relations.types.semantic import shipped_pairs
 from tests.oracles.baseline_heads import Keys, KnownHead
 from tests.oracles.window_features import Rows, Table, WindowFeatures, at_rest, spread_rows
 

@@ -18,13 +18,13 @@ from typing import Any
 import pandas as pd
 
 from data.corpora.make import controlled_corpus
+from headscope.relations.types.semantic import shipped_pairs
 from headscope.run import classify
 from headscope.statistics.result import Result
 from headscope.statistics.tags import SINK_RELATIONS
 from headscope.stimuli.prompts import draws
 from headscope.stimuli.stimulus import MAX_DOCUMENTS
 from headscope.stimuli.word_lists import IN_ORDER
-from headscope.stimuli.word_pairs import shipped_pairs
 from tests.oracles import writers
 from tests.oracles.baseline_heads import BROAD
 from tests.oracles.network import save_random

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from data.corpora import make as lexicon
-from headscope.stimuli.word_pairs import shipped_pairs
+from headscope.relations.types.semantic import shipped_pairs
 
 BOS, UNKNOWN = "<bos>", "<unk>"
 _TOKEN = r"'s|\w+|[^\w\s]"

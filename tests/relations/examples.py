@@ -6,9 +6,9 @@ from pathlib import Path
 
 from headscope.corpus.conllu import read_conllu
 from headscope.corpus.document import Document
+from headscope.relations.types.alignment import prompts
+from headscope.relations.types.topic import with_arrows
 from headscope.stimuli.facts import fact_documents
-from headscope.stimuli.topics import with_arrows
-from headscope.stimuli.translations import prompts
 from tests.helpers.texts import SENTENCES
 from tests.helpers.translated import ANNA, entries
 from tests.relations.type_file import Example, type_files

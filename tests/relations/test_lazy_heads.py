@@ -19,14 +19,14 @@ from headscope.corpus.document import Document
 from headscope.corpus.python_files import KINDS
 from headscope.corpus.shipped import shipped_corpora
 from headscope.corpus.window import NO_FRAME, MentionTable, Window, WordTable
+from headscope.relations.types.alignment import IN_ORDER, TRANSLATION, TRANSLATIONS
+from headscope.relations.types.concept_induction import WORDS
+from headscope.relations.types.semantic import PAIRS, shipped_pairs
+from headscope.relations.types.semantic import RELATIONS as PAIR_RELATIONS
+from headscope.relations.types.topic import CONTENT, FREQUENT, NOUNS, TOPIC, TOPICS
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, KIND, PROPERTY
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import StimulusConfig, TextTokenizer
-from headscope.stimuli.topics import CONTENT, FREQUENT, NOUNS, TOPIC, TOPICS
-from headscope.stimuli.translations import IN_ORDER, TRANSLATION, TRANSLATIONS
-from headscope.stimuli.word_pairs import PAIRS, shipped_pairs
-from headscope.stimuli.word_pairs import RELATIONS as PAIR_RELATIONS
-from headscope.stimuli.words import WORDS
 from tests.helpers.prose import annotated_prose, built_windows_of, mini_tokenizer
 from tests.helpers.treebanks import save_treebanks
 from tests.relations.looking import (

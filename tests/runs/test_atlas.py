@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import headscope as hs
@@ -18,6 +19,8 @@ from headscope.corpus.shipped import data_folder
 from headscope.models.packaged import reserved_names
 from headscope.relations import head_types
 from headscope.runs.atlas import MEMBERS, atlas_folder, atlas_names
+from headscope.statistics.conditions import failures
+from headscope.statistics.tags import verdicts
 from tests.helpers.atlases import assert_equal_within_rounding
 
 ROOT = data_folder().parent
@@ -62,6 +65,21 @@ def test_an_atlas_holds_the_tables_of_its_run(mini_run, packed):
         coarse = np.abs(one.pattern.astype(float) - other.pattern.astype(float))
         assert coarse.max() <= 0.5 / STEPS_OF_ATTENTION + 1e-3  # and half precision
     assert packed.stat().st_size < sum(f.stat().st_size for f in mini_run.rglob("*")) / 5
+
+
+def test_the_numbers_of_an_atlas_fail_the_conditions_that_those_of_its_run_fail(mini_run, tmp_path):
+    run = hs.load(mini_run)
+    evidence = run.evidence.copy()
+    # every mass is rounded up to its threshold, and every other q value up to the largest
+    names = evidence["type"] + "/" + evidence["relation"]
+    evidence["mass"] = [run.thresholds[name].threshold - 0.00003 for name in names]
+    evidence.loc[evidence.index[::2], "q_value"] = 0.009996
+    run = replace(run, evidence=evidence)
+    atlas = hs.load(pack(run, tmp_path / "near.tar.xz"))
+    before, after = run.evidence_with_thresholds, atlas.evidence_with_thresholds
+    assert before["paired_mass"].notna().any()
+    pd.testing.assert_frame_equal(failures(after), failures(before))
+    pd.testing.assert_series_equal(verdicts(after), verdicts(before))
 
 
 def test_an_atlas_says_what_was_left_out_and_nothing_of_the_machine(mini_run, packed):

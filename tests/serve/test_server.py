@@ -13,8 +13,7 @@ import pytest
 
 from headscope.models.load import load_model
 from headscope.serve.live import Live
-from headscope.serve.open_page import open_page
-from headscope.serve.server import serve, serve_app
+from headscope.serve.server import open_page, serve, serve_app
 from tests.serve.served import TOKEN
 
 TEXT = "the old keys were in the house"

@@ -17,13 +17,13 @@ from headscope.measure.sums import BatchSums, StoppedEarly, Sums
 from headscope.measure.tally import BLOCKS, Tally
 from headscope.relations import relations_of
 from headscope.relations.parts import EASY, HARD, MATCHED_CONTROL, part_name
+from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
     ANOTHER_TEXT,
     CONDITIONS,
     HARD_QUERIES,
     Q_VALUE,
     QUERIES,
-    Numbers,
     failures,
     is_open,
 )

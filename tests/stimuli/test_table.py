@@ -11,8 +11,8 @@ from headscope.measure.rounds import round_of
 from headscope.models.tokenizer import load_tokenizer
 from headscope.relations import all_stimuli, relations_of
 from headscope.relations.relation import MIN_QUERIES, targets_of
+from headscope.relations.types.topic import TOPICS
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.stimuli.topics import TOPICS
 from tests.helpers.prose import mini_tokenizer
 from tests.helpers.treebanks import save_treebanks
 

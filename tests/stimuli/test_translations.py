@@ -9,7 +9,7 @@ import pytest
 import headscope as hs
 from headscope.corpus.document import Document
 from headscope.errors import CorpusError
-from headscope.stimuli.translations import TRANSLATION, TRANSLATIONS, prompts, sentence_pairs
+from headscope.relations.types.alignment import TRANSLATION, TRANSLATIONS, prompts, sentence_pairs
 from tests.helpers.translated import ANNA, entries, sentence
 from tests.helpers.treebanks import save_treebanks, treebank
 

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from headscope.relations.types.concept_induction import FEWEST_WORDS, LENGTHS, WORDS
+from headscope.relations.types.semantic import RELATIONS, pair_documents, shipped_pairs
 from headscope.stimuli.facts import FACTS, HALF_RIGHT, IN_DOCUMENT, KIND, PROPERTY
 from headscope.stimuli.natural_text import interleave_some
 from headscope.stimuli.repeat import repeat_windows
-from headscope.stimuli.word_pairs import RELATIONS, pair_documents, shipped_pairs
-from headscope.stimuli.words import FEWEST_WORDS, LENGTHS, WORDS
 from tests.helpers.prose import built_windows_of, mini_tokenizer
 from tests.relations.looking import candidates, knows
 

@@ -84,6 +84,7 @@ def same_distance_in_another_message(
 
 
 def _relation(name: str, meaning: str, role: str, *, later: bool | None = None) -> Relation:
+    # the system prompt is always first: its heads must find that of a later conversation too
     is_pair = name == LATER
     return Relation(
         "chat",

@@ -75,6 +75,7 @@ def other_mentions(
     table = _antecedent_table(window, rule)
     is_asked = np.isin(mentions.last, targets.owner)
     query, antecedent = np.nonzero(table & is_asked[:, None])
+    # candidates of the other entities, as the rule of the relation would take them
     is_other = mentions.entity[:, None] != mentions.entity[None, :]
     same_form = mentions.pronoun[:, None] == mentions.pronoun[None, :]
     if rule is same_lemma:

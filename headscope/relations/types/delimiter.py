@@ -41,6 +41,7 @@ def kinds(token: str) -> frozenset[str]:
     >>> sorted(kinds('."')), sorted(kinds(" (")), sorted(kinds("word"))
     (['punctuation', 'quote-bracket', 'sentence-end'], ['punctuation', 'quote-bracket'], [])
     """
+    # a line break is a delimiter of its own, spaces around a mark count for nothing
     text = token.strip(" \t")
     if text and not text.strip("\r\n"):
         return frozenset({"newline"})
@@ -50,6 +51,7 @@ def kinds(token: str) -> frozenset[str]:
         return frozenset()
     if not _SYMBOLS.isdisjoint(text):
         return frozenset()
+    # a token of several marks is of the kind of each
     names = {"punctuation"}
     if any(char in _SENTENCE_END for char in text):
         names.add("sentence-end")

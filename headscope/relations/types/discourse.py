@@ -39,6 +39,7 @@ def other_units(window: Window, targets: Pairs, rng: np.random.Generator) -> Pai
     linked = word_pairs(window.words, targets)
     for query, nucleus in zip(linked.query.tolist(), linked.key.tolist(), strict=True):
         heads = _other_heads(window, query)
+        # nuclei of the other kind of relation are right answers too, and no controls
         nuclei_of_query = nuclei_of_satellites[satellites == query]
         others = heads[~np.isin(heads, nuclei_of_query)]
         farther = others[others < nucleus]
@@ -70,19 +71,19 @@ def _links(window: Window, kind: str) -> WordPairs:
 
 
 def _links_by_kind(window: Window) -> dict[str, WordPairs]:
-    return {kind: _links_of_kind(window, kind) for kind in (CAUSAL, OTHER)}
-
-
-def _links_of_kind(window: Window, kind: str) -> WordPairs:
-    back = of_kind(window, kind)
-    ahead = of_kind(window, kind + AHEAD)
-    satellites = np.append(back.query, ahead.last)
-    nuclei_positions = np.append(back.last, ahead.query)
     last = window.words.last
-    return WordPairs(
-        query=np.searchsorted(last, satellites),
-        key=np.searchsorted(last, nuclei_positions),
-    )
+    links = {}
+    for kind in (CAUSAL, OTHER):
+        # arrows lead back: one from a nucleus to an earlier satellite is turned round
+        back = of_kind(window, kind)
+        ahead = of_kind(window, kind + AHEAD)
+        satellites = np.append(back.query, ahead.last)
+        nuclei_positions = np.append(back.last, ahead.query)
+        links[kind] = WordPairs(
+            query=np.searchsorted(last, satellites),
+            key=np.searchsorted(last, nuclei_positions),
+        )
+    return links
 
 
 def _other_heads(window: Window, query: int) -> Int[ndarray, " unit"]:

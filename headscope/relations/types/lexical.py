@@ -141,6 +141,7 @@ def earlier_pieces(window: Window) -> Pairs:
     key: list[Int[ndarray, " pair"]] = []
     for i in np.flatnonzero(words.last > words.first):
         pieces = int(words.last[i] - words.first[i]) + 1
+        # each pair in both directions: `pairs` drops those that the query does not see
         later, earlier = np.tril_indices(pieces, k=-1)
         later_piece = words.first[i] + later
         earlier_piece = words.first[i] + earlier

@@ -75,10 +75,12 @@ class _Unlinked:
         rng: np.random.Generator,
     ) -> _DrawnWords:
         """Pairs of words for each target, with the target's owner."""
+        # pairs are sorted by distance, then by class: those of one code follow each other
         any_class = distance * self.class_count
         code = any_class + word_class
         low, high = self._rows(code, code + 1)
         any_low, any_high = self._rows(any_class, any_class + self.class_count)
+        # where no pair of the class is as far apart, one of any class is drawn
         is_known = high > low
         low = np.where(is_known, low, any_low)
         high = np.where(is_known, high, any_high)

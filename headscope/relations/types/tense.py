@@ -9,10 +9,10 @@ talked"), and a syntactic head finds them.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.corpus.window import Window, WordTable
+from headscope.corpus.window import Window
 from headscope.relations.controls import nearest_others, word_cells
 from headscope.relations.head_type import HeadType
 from headscope.relations.pairs import Pairs
@@ -26,19 +26,12 @@ def same_tense(window: Window) -> Pairs:
     earlier = nearest_equal(words.tense)
     query = np.flatnonzero((words.tense != "") & (earlier >= 0))
     key = earlier[query]
-    apart = ~_are_linked(words, query, key)
+    # one of the two governs the other, or a third word both
+    query_head, key_head = words.head[query], words.head[key]
+    is_governor = (query_head == key) | (key_head == query)
+    have_one_head = (query_head == key_head) & (query_head >= 0)
+    apart = ~(is_governor | have_one_head)
     return word_cells(window, query[apart], key[apart])
-
-
-def _are_linked(
-    words: WordTable, first: Int[ndarray, " pair"], second: Int[ndarray, " pair"]
-) -> Bool[ndarray, " pair"]:
-    """True for pairs of words of which one governs the other, or a third word both."""
-    first_head, second_head = words.head[first], words.head[second]
-    is_governor = (first_head == second) | (second_head == first)
-    have_one_head = (first_head == second_head) & (first_head >= 0)
-    linked: ndarray = is_governor | have_one_head
-    return linked
 
 
 @draws_nothing
