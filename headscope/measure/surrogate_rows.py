@@ -356,12 +356,15 @@ def _rows(model: Model, batch: Batch, tokens: RowTokens, heads: Heads) -> list[W
             members.append((row, number, query, key))
     if not members:
         return []
-    results: list[tuple[int, Sequence[int], Tensor]] = []
+    # rows of each window stay on the device until the last layer has run
+    slots_read: list[int] = []
+    shares_of: dict[int, list[Tensor]] = {number: [] for _, number, _, _ in members}
 
     def on_layer(layer: int, all_rows: Iterable[Rows]) -> None:
         slots = [slot for slot, (layer_of_slot, _) in enumerate(heads) if layer_of_slot == layer]
         if not slots:
             return
+        slots_read.extend(slots)
         heads_of_layer = [heads[slot][1] for slot in slots]
         for rows in all_rows:
             for row, number, query, key in members:
@@ -369,12 +372,15 @@ def _rows(model: Model, batch: Batch, tokens: RowTokens, heads: Heads) -> list[W
                 patterns = torch.stack([rows[row, head] for head in heads_of_layer])
                 values = patterns[:, query, key].float()
                 shares = values.exp() if model.engine.logarithms else values
-                results.append((number, slots, shares))
+                shares_of[number].append(shares)
 
     ids = batch.tokens().to(model.device)
     last = max(layer for layer, _ in heads)
     model.engine.run(ids, [full_tile(*ids.shape)], on_layer, last + 1)
-    return [WindowRows(number, slots, values.cpu().numpy()) for number, slots, values in results]
+    return [
+        WindowRows(number, slots_read, torch.cat(shares).cpu().numpy())
+        for number, shares in shares_of.items()
+    ]
 
 
 def rows_of_patterns(

@@ -16,17 +16,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from headscope.corpus.shipped import data_folder
+import headscope as hs
 from headscope.measure import sparse
 from headscope.measure.batch_reader import BatchReader
 from headscope.measure.batches import TextBlocks, batches
 from headscope.measure.example_reader import Sample
 from headscope.measure.fit_baselines import fit_baselines
+from headscope.measure.surrogate_rows import rows_of_model
 from headscope.measure.tally import Tally
 from headscope.models.load import open_model
 from headscope.relations import all_stimuli, relations_of
 from headscope.relations.effects import sum_names
-from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import StimulusConfig
 
 TYPES = ["positional", "lexical", "syntactic", "induction"]
@@ -83,7 +83,7 @@ def network(kind: str, layers: int) -> Any:
     torch.manual_seed(0)
     if kind == "gpt2":
         return GPT2LMHeadModel(
-            GPT2Config(vocab_size=401, n_embd=32, n_layer=layers, n_head=4, n_positions=128)
+            GPT2Config(vocab_size=401, n_embd=32, n_layer=layers, n_head=4, n_positions=1024)
         )
     return LlamaForCausalLM(
         LlamaConfig(
@@ -93,22 +93,18 @@ def network(kind: str, layers: int) -> Any:
             num_hidden_layers=layers,
             num_attention_heads=4,
             num_key_value_heads=2,
-            max_position_embeddings=128,
+            max_position_embeddings=1024,
         )
     )
 
 
-def read_counts(kind: str, layers: int, tokenizer: Any, counts: Counter[str]) -> Counter[str]:
-    """What is counted while one batch of text and repeats is read and added up."""
+def read_counts(
+    kind: str, layers: int, tokenizer: Any, counts: Counter[str], length: int
+) -> Counter[str]:
+    """What is counted while text and repeats are read and added up, patterns kept, and rows of
+    heads read again."""
     model = open_model((network(kind, layers), tokenizer))
-    text = TextWindows(
-        [str(data_folder() / "corpora" / "gold.conllu")],
-        model.tokenizer,
-        max_tokens=400,
-        max_length=96,
-        seed=0,
-    )
-    windows = list(text)
+    windows = hs.windows("gum", model.tokenizer, max_length=length, max_tokens=3 * length)
     # with hard and easy queries, which have a reader of their own
     relations = relations_of(TYPES)
     summed = fit_baselines(windows, relations).parts(relations)
@@ -117,24 +113,35 @@ def read_counts(kind: str, layers: int, tokenizer: Any, counts: Counter[str]) ->
     repeats = all_stimuli()["repeat"].windows(config)[:2]
     reader = BatchReader(model, summed, seed=0)
     tally = Tally.zeros(sum_names(summed), model.attention_layers, model.heads)
+    # the patterns of a short window of the sample, which runs alone, are kept
+    sample = Sample(1, seed=0)
+    sample.add(windows[0])
     found: Counter[str] = Counter()
-    both = [dealt, TextBlocks().deal(repeats)]
-    for batch in (batch for windows in both for batch in batches(windows, tokens=1_000)):
+    parts = [dealt.take([0]), dealt.take([1, 2]), TextBlocks().deal(repeats)]
+    for batch in (batch for part in parts for batch in batches(part, tokens=1_000)):
         prepared = reader.prepare(batch)
         counts.clear()
         with Waits(counts):
-            done = reader.read(prepared, Sample(0, seed=0))
+            done = reader.read(prepared, sample)
             for one in done.readers:
                 one.add_to(tally)
         found += counts
     assert tally.queries.sum() > 100
     assert np.isfinite(tally.target).all()
-    return found
+    # two heads of every layer for surrogates
+    heads = [(layer, head) for layer in range(layers) for head in (0, 2)]
+    tokens = {number: np.arange(1, 40) for number in range(3)}
+    counts.clear()
+    with Waits(counts):
+        rows = list(rows_of_model(model, windows[:3], tokens, heads))
+    assert {slot for of_window in rows for slot in of_window.slots} == {*range(len(heads))}
+    return found + counts
 
 
+@pytest.mark.parametrize("length", [96, 600])
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_no_layer_makes_a_device_wait(kind, tokenizer, counts):
-    two = read_counts(kind, 2, tokenizer, counts)
-    five = read_counts(kind, 5, tokenizer, counts)
+def test_no_layer_makes_a_device_wait(kind, length, tokenizer, counts):
+    two = read_counts(kind, 2, tokenizer, counts, length)
+    five = read_counts(kind, 5, tokenizer, counts, length)
     assert two
     assert five == two
