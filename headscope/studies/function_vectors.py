@@ -45,8 +45,7 @@ from headscope.stimuli.few_shot import (
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 

@@ -39,8 +39,7 @@ from headscope.statistics.ratio import estimate
 from headscope.statistics.result import Result
 from headscope.stimuli.haystack import HAYSTACK, NULL
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
