@@ -256,8 +256,18 @@ class PathReader:
         Raises:
             ModelError: as of `estimates`.
         """
+        # the receiver's z in each batch with one path changed, for each sender
         layer, head = receiver
-        z_of_batch = self.changed_outputs(receiver, via, senders, at=at)
+        z_of_batch: dict[PromptBatch, Float[Tensor, "sender row position d_value"]] = {}
+        for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
+            (where,) = clean.batch.masks(None if at is None else at[None])
+            clean_z = clean.run.z[layer][:, :, head]
+            reads = self._receiver(receiver, clean.run)
+            z_of_senders = []
+            for changed in self._changed_inputs(receiver, senders, clean, others):
+                z_of_senders.append(clean_z + reads.change(via, changed, where).to(clean_z))
+            z_of_batch[clean.batch] = torch.stack(z_of_senders)
+
         effects = np.zeros((self.runner.prompts.count, len(senders)))
         for number in range(len(senders)):
 
@@ -276,28 +286,6 @@ class PathReader:
 
             effects[:, number] = self.runner.of_states(states) - self.runner.clean
         return effects
-
-    @torch.inference_mode()
-    def changed_outputs(
-        self,
-        receiver: Head,
-        via: Via,
-        senders: Sequence[Sender],
-        *,
-        at: Bool[ndarray, "prompt place"] | None = None,
-    ) -> dict[PromptBatch, Float[Tensor, "sender row position d_value"]]:
-        """The receiver's z in each batch with one path changed, for each sender; see `exact`."""
-        layer, head = receiver
-        outputs = {}
-        for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
-            (where,) = clean.batch.masks(None if at is None else at[None])
-            clean_z = clean.run.z[layer][:, :, head]
-            reads = self._receiver(receiver, clean.run)
-            z = []
-            for changed in self._changed_inputs(receiver, senders, clean, others):
-                z.append(clean_z + reads.change(via, changed, where).to(clean_z))
-            outputs[clean.batch] = torch.stack(z)
-        return outputs
 
     def _later(self, clean: CleanBatch, first: int) -> CleanRun:
         """A clean run whose reruns begin at some position or before."""
