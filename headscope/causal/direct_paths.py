@@ -145,6 +145,8 @@ class DirectPaths:
         """
         watch = _Watch(self, queries, take)
         with ExitStack() as hooks:
+            # z stands before W_O; a norm behind W_O multiplies it by a scale that is known only
+            # when the norm has run
             for layer, output in enumerate(self.outputs):
                 before_output = partial(watch.before_output, layer)
                 hooks.enter_context(output.register_forward_pre_hook(before_output))

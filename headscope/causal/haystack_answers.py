@@ -20,14 +20,16 @@ from headscope.stimuli.haystack import DEPTHS, NEEDLE, NULL, haystack_lengths, l
 
 def answer_tokens(window: Window, query: int) -> Int[ndarray, " token"]:
     """Positions of the tokens of the answer that is due after a question's last token."""
-    arrows = window.arrows
-    right = arrows.first[(arrows.kind == NEEDLE) & arrows.right & (arrows.query == query)]
-    rows = np.sort(window.words.row_at(right))
+    arrows, words = window.arrows, window.words
+    is_answer = (arrows.kind == NEEDLE) & arrows.right & (arrows.query == query)
+    in_text = np.sort(words.row_at(arrows.first[is_answer]))
     # an answer that stands at several places has as many words at each
-    runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
-    row = int(np.searchsorted(window.words.last, query))
-    last = min(row + len(runs[0]), len(window.words) - 1)
-    return np.arange(query + 1, int(window.words.last[last]) + 1)
+    gaps = np.flatnonzero(np.diff(in_text) > 1)
+    at_first_place, *_ = np.split(in_text, gaps + 1)
+    # as many words follow the question's last one
+    question = int(np.searchsorted(words.last, query))
+    end = min(question + len(at_first_place), len(words) - 1)
+    return np.arange(query + 1, int(words.last[end]) + 1)
 
 
 def questions_of(window: Window) -> pd.DataFrame:
@@ -75,9 +77,12 @@ def haystack_answers(
     rows: list[dict[str, float]] = []
     for window in windows:
         tokens = torch.from_numpy(window.tokens).to(model.device)
+        # one forward pass serves all questions of a window
         with nullcontext() if change is None else change.applied(model):
             stream = last_stream(network, tokens[None])[0]
         for question in questions_of(window).itertuples(index=False):
+            # the answer stands in the window, so that each of its tokens is predicted from those
+            # before it
             places = torch.from_numpy(answer_tokens(window, question.query)).to(model.device)
             states, labels = stream[places - 1], tokens[places]
             is_top = logits_of(network, states).argmax(-1) == labels

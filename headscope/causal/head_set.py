@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from math import log
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from headscope.causal.rerun import CleanRun, Rerunner, TokenRows
 from headscope.models.layout.projections import output_matrix
@@ -44,18 +44,27 @@ def output_norms(rerunner: Rerunner, runs: Iterable[CleanRun]) -> dict[Head, flo
         is_token = run.rows.after_first()
         tokens += int(is_token.sum())
         for layer, z in run.z.items():
-            matrix = output_matrix(rerunner.outputs[layer])
-            # the size of what a head writes is the norm of z W_O
-            z_of_tokens = z[is_token].float()
-            w_o = matrix.float()
-            heads = z_of_tokens.shape[1]
-            by_head = w_o.reshape(heads, -1, w_o.shape[-1])
-            outputs = torch.einsum("thw,hwm->thm", z_of_tokens, by_head)
-            norms: Tensor = outputs.norm(dim=-1)
+            norms = written_norms(rerunner.outputs[layer], z[is_token])
             for head, total in enumerate(norms.sum(0).tolist()):
                 earlier = totals.get((layer, head), 0.0)
                 totals[layer, head] = earlier + total
     return {head: total / tokens for head, total in totals.items()}
+
+
+def written_norms(
+    output: nn.Module, z: Float[Tensor, "token head width"]
+) -> Float[Tensor, "token head"]:
+    """Norm of what each head writes at each token: z times the head's rows of W_O.
+
+    Args:
+        output: W_O of the heads' layer.
+        z: outputs of all heads of the layer.
+    """
+    w_o = output_matrix(output).float()
+    by_head = w_o.reshape(z.shape[1], -1, w_o.shape[-1])
+    written = torch.einsum("thw,hwm->thm", z.float(), by_head)
+    norms: Tensor = written.norm(dim=-1)
+    return norms
 
 
 class TokenSums:
@@ -150,7 +159,20 @@ def matched_sets(
     members = sorted(heads)
     others = [head for head in norms if head not in set(members)]
     candidates = {member: by_distance(member, others, norms) for member in members}
-    return [_draw(members, candidates, rng) for _ in range(count)]
+    sets = []
+    for _ in range(count):
+        drawn_heads: list[Head] = []
+        # in random order, because the last members find fewer similar heads that are free
+        for number in rng.permutation(len(members)):
+            member = members[number]
+            free = [head for head in candidates[member] if head not in drawn_heads]
+            if not free:
+                continue
+            nearest = free[:NEAREST]
+            index = int(rng.integers(len(nearest)))
+            drawn_heads.append(nearest[index])
+        sets.append(tuple(sorted(drawn_heads)))
+    return sets
 
 
 def by_distance(head: Head, others: Collection[Head], norms: Mapping[Head, float]) -> list[Head]:
@@ -163,22 +185,6 @@ def by_distance(head: Head, others: Collection[Head], norms: Mapping[Head, float
         return depth + abs(size)
 
     return sorted(others, key=distance)
-
-
-def _draw(
-    members: Sequence[Head], candidates: Mapping[Head, Sequence[Head]], rng: np.random.Generator
-) -> tuple[Head, ...]:
-    """One random set; the members are replaced in random order."""
-    drawn_heads: list[Head] = []
-    for number in rng.permutation(len(members)):
-        member = members[number]
-        free = [head for head in candidates[member] if head not in drawn_heads]
-        if not free:
-            continue
-        nearest = free[:NEAREST]
-        index = int(rng.integers(len(nearest)))
-        drawn_heads.append(nearest[index])
-    return tuple(sorted(drawn_heads))
 
 
 def strata(norms: Mapping[Head, float]) -> list[list[Head]]:

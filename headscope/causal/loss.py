@@ -89,6 +89,7 @@ def loss(
     network = network_of(model)
     size = batch_tokens or batch_tokens_on(model.device)
     nats: list[float] = []
+    # windows of similar length run together, so that little of a batch is padding
     with nullcontext() if intervention is None else intervention.applied(model):
         for batch in in_batches(windows, size, least=LITTLE_PADDING):
             predictions = predictions_of(network, batch)
@@ -201,6 +202,31 @@ def logits_of(
     return logit_map(network).logits(unembedded)
 
 
+def log_probabilities(
+    network: Any, states: Float[Tensor, "*_ d_model"]
+) -> Float[Tensor, "*_ token"]:
+    """The log-probability of every token of the vocabulary at states, in single precision."""
+    return logits_of(network, states).float().log_softmax(-1)
+
+
+def divergence(
+    before: Float[Tensor, "*_ token"], after: Float[Tensor, "*_ token"]
+) -> Float[Tensor, "*_"]:
+    """KL of the distributions after a change from those before it, in nats.
+
+    Both are log-probabilities. Rounding alone would give some values below 0, which are 0.
+    """
+    nats = (before.exp() * (before - after)).sum(-1)
+    return nats.clamp_min(0)
+
+
+def at_labels(
+    logs: Float[Tensor, "place token"], label: Int[Tensor, " place"]
+) -> Float[Tensor, " place"]:
+    """The log-probability of each place's label."""
+    return logs.gather(-1, label[:, None])[:, 0]
+
+
 def logit_map(network: Any) -> LogitMap:
     """The scale and the cap by which a network's own logits come from its unembedded stream.
 
@@ -218,6 +244,7 @@ def _found_logit_map(network: Any) -> LogitMap:
     unembed = network.get_output_embeddings()
     if unembed is None:
         raise ModelError("it has no unembedding, so that there are no logits to read")
+    # a short run shows the network's own logits, and any tokens will do
     tokens = torch.arange(8, device=network.device)[None] % len(
         network.get_input_embeddings().weight
     )
@@ -249,6 +276,8 @@ def _found_logit_map(network: Any) -> LogitMap:
             factors.append(min(level / largest, LARGEST_STATE / longest))
     probes = [(states * factor, own_logits(factor)) for factor in factors]
 
+    # the configuration names the scale and the cap, but not which way a scale is used: all
+    # combinations are compared with the logits
     config = network.config.get_text_config(decoder=is_causal)
     caps = dict.fromkeys([None, getattr(config, "final_logit_softcapping", None)])
     scales = [1.0]
@@ -266,6 +295,7 @@ def _found_logit_map(network: Any) -> LogitMap:
             shares.append(float(largest_error / logits.abs().max().clamp_min(1)))
         return float(np.nan_to_num(shares, nan=np.inf, posinf=np.inf).max())
 
+    # the nearest must also be near, or the logits come about in another way
     candidates = [LogitMap(scale, cap) for scale in scales for cap in caps]
     closest = min(candidates, key=difference)
     apart = difference(closest)

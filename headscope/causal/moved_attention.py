@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.causal.intervention import AttentionChange
 from headscope.causal.kept_keys import TokensOnKeys
-from headscope.causal.loss import logits_of
+from headscope.causal.loss import at_labels, divergence, log_probabilities
 from headscope.causal.rerun import Rerunner, TokenRows
 from headscope.models.engines.attention import AttentionCall, Output
 
@@ -101,32 +101,30 @@ def move_attention(rerunner: Rerunner, tokens: Int[ndarray, " position"], moves:
     rows = TokenRows(ids[None], torch.tensor([len(ids)]), torch.zeros_like(places), places)
     clean = rerunner.at_places(rows)
 
-    def logarithms(states: Float[Tensor, "item d_model"]) -> Float[Tensor, "item vocabulary"]:
-        return logits_of(rerunner.network, states).float().log_softmax(-1)
-
     parts = []
     for start in range(0, len(numbers), AT_ONCE):
         part = moves.between(start, start + AT_ONCE)
         number = numbers[start : start + AT_ONCE]
+        # a query stands in several rows, each with its own cells moved
         run = clean.at_rows(torch.from_numpy(number))
         assert isinstance(run.earlier, TokensOnKeys)
         moved = torch.zeros(len(number), device=ids.device)
         change = _Moved(run.earlier, part, moved)
-        after = logarithms(rerunner.states(run, change))
+        after = log_probabilities(rerunner.network, rerunner.states(run, change))
         # a query that is run again several times is unembedded once
         unique, back = np.unique(number, return_inverse=True)
-        before = logarithms(clean.states[torch.from_numpy(unique)])[torch.from_numpy(back)]
-        divergence = (before.exp() * (before - after)).sum(-1)
+        of_unique = log_probabilities(rerunner.network, clean.states[torch.from_numpy(unique)])
+        before = of_unique[torch.from_numpy(back)]
 
         # the token that follows; the window's last query predicts none of it
         last = len(ids) - 1
         position = torch.from_numpy(part.query).to(ids.device)
-        following = ids[(position + 1).clamp_max(last)][:, None]
+        following = ids[(position + 1).clamp_max(last)]
         of_following = []
         for logs in (before, after):
-            values = logs.gather(1, following)[:, 0]
+            values = at_labels(logs, following)
             of_following.append(values.masked_fill(position == last, torch.nan))
-        columns = (divergence.clamp_min(0), moved, *of_following)
+        columns = (divergence(before, after), moved, *of_following)
         parts.append(Changed(*(column.double().cpu().numpy() for column in columns)))
     return Changed(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
@@ -147,6 +145,7 @@ class _Moved(AttentionChange):
 
     def attend(self, call: AttentionCall) -> Output:
         """Outputs z of single queries; adds to `moved` for those whose head is in this layer."""
+        # all queries are of one window
         ((attention, z),) = self.tokens.read(call)
         numbers = np.flatnonzero(self.moves.layer == call.layer)
         if len(numbers):

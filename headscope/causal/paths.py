@@ -115,11 +115,16 @@ class _Receiver:
     ) -> Float[Tensor, "row position d_value"]:
         """Change of its z if one of its inputs is another one at some positions."""
         unchanged: Tensor = getattr(self.inputs, via)
-        mixed = torch.where(where[:, None, :, None], getattr(changed, via), unchanged)
+        other: Tensor = getattr(changed, via)
+        is_changed = where[:, None, :, None]
+        mixed = torch.where(is_changed, other, unchanged)
         if via == "value":
-            return (self.pattern @ (mixed - unchanged).float())[:, 0]
-        attention = self.pattern_with(**{via: mixed})
-        return ((attention - self.pattern) @ self.inputs.value.float())[:, 0]
+            # z is linear in the values
+            change = self.pattern @ (mixed - unchanged).float()
+        else:
+            attention = self.pattern_with(**{via: mixed})
+            change = (attention - self.pattern) @ self.inputs.value.float()
+        return change[:, 0]
 
     @torch.inference_mode()
     def estimates(
@@ -218,7 +223,7 @@ class PathReader:
         effects = {via: np.zeros(shape) for via in VIAS}
         layer, head = receiver
         for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
-            where = _masks(clean.batch, at)
+            where = clean.batch.masks(at)
             changed = self._changed_inputs(receiver, senders, clean, others)
             gradient = self.runner.gradients(clean)[layer]
             of_head = gradient[:, :, head].float()
@@ -251,45 +256,36 @@ class PathReader:
         Raises:
             ModelError: as of `estimates`.
         """
+        # the receiver's z in each batch with one path changed, for each sender
         layer, head = receiver
-        z_of_batch = self.changed_outputs(receiver, via, senders, at=at)
+        z_of_batch: dict[PromptBatch, Float[Tensor, "sender row position d_value"]] = {}
+        for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
+            (where,) = clean.batch.masks(None if at is None else at[None])
+            clean_z = clean.run.z[layer][:, :, head]
+            reads = self._receiver(receiver, clean.run)
+            z_of_senders = []
+            for changed in self._changed_inputs(receiver, senders, clean, others):
+                z_of_senders.append(clean_z + reads.change(via, changed, where).to(clean_z))
+            z_of_batch[clean.batch] = torch.stack(z_of_senders)
+
         effects = np.zeros((self.runner.prompts.count, len(senders)))
         for number in range(len(senders)):
 
             def states(clean: CleanBatch, number: int = number) -> Tensor:
                 z = z_of_batch[clean.batch][number]
+                # positions before the first changed one are as in the clean run, and are not run
+                # again
                 is_changed = (z != clean.run.z[layer][:, :, head]).any(-1).any(0)
                 positions = is_changed.nonzero()[:, 0].tolist()
                 if not positions:
                     return clean.run.states
                 later = self._later(clean, positions[0])
+                # a run with the receiver set to this z shows what follows from the path alone
                 z = z[:, later.rows.start :]
                 return self.rerunner.states(later, RowHeadsSet(layer, [head] * len(z), z))
 
             effects[:, number] = self.runner.of_states(states) - self.runner.clean
         return effects
-
-    @torch.inference_mode()
-    def changed_outputs(
-        self,
-        receiver: Head,
-        via: Via,
-        senders: Sequence[Sender],
-        *,
-        at: Bool[ndarray, "prompt place"] | None = None,
-    ) -> dict[PromptBatch, Float[Tensor, "sender row position d_value"]]:
-        """The receiver's z in each batch with one path changed, for each sender; see `exact`."""
-        layer, head = receiver
-        outputs = {}
-        for clean, others in zip(self.runner.clean_batches, self._other_changes, strict=True):
-            where = _masks(clean.batch, None if at is None else at[None])[0]
-            clean_z = clean.run.z[layer][:, :, head]
-            reads = self._receiver(receiver, clean.run)
-            z = []
-            for changed in self._changed_inputs(receiver, senders, clean, others):
-                z.append(clean_z + reads.change(via, changed, where).to(clean_z))
-            outputs[clean.batch] = torch.stack(z)
-        return outputs
 
     def _later(self, clean: CleanBatch, first: int) -> CleanRun:
         """A clean run whose reruns begin at some position or before."""
@@ -318,6 +314,7 @@ class PathReader:
         layer, head = receiver
         call = self._read(layer, run.inputs[layer], run.rows.tokens)
         inputs = _Inputs.of(call, head)
+        # a bias and a sink of each head are those of the receiver
         terms = call.score_terms
         if terms.bias is not None and terms.bias.shape[1] > 1:
             terms = terms._replace(bias=terms.bias[:, head, None])
@@ -346,6 +343,7 @@ class PathReader:
         layer, head = receiver
         stream, tokens = clean.run.inputs[layer], clean.run.rows.tokens
         rows = len(tokens)
+        # streams of many senders would not fit into memory together
         at_once = max(1, TOKENS_AT_ONCE // tokens.numel())
         for start in range(0, len(senders), at_once):
             part = senders[start : start + at_once]
@@ -375,6 +373,9 @@ class PathReader:
                 return (stream, *arguments[1:]), keywords
             return arguments, {**keywords, "hidden_states": stream}
 
+        # earlier blocks hand on the stream untouched, and the pass ends once the layer has its
+        # queries, keys and values; the layer's own code makes these, because norms and rotary
+        # positions differ between layouts
         block = self.rerunner.blocks[layer]
         with ExitStack() as within:
             within.enter_context(self.rerunner.handing_on(layer, stream))
@@ -406,14 +407,12 @@ class PathReader:
         """Change of what the embedding and the MLPs write in each batch, if replaced."""
         layers = len(self.rerunner.blocks) - 1
         senders = [EMBEDDING, *(Sender("mlp", layer) for layer in range(layers))]
-        changes = []
-        replaced_writes = self.runner.replaced(self._writes)
-        for clean, replaced in zip(self.runner.clean_batches, replaced_writes, strict=True):
-            written = self._writes(clean.run)
-            change = replaced.to(written) - written
+        changes = self.runner.changes(self._writes)
+        of_senders = []
+        for clean, change in zip(self.runner.clean_batches, changes, strict=True):
             change[self._unchanged(clean.batch)] = 0
-            changes.append(dict(zip(senders, change.unbind(2), strict=True)))
-        return changes
+            of_senders.append(dict(zip(senders, change.unbind(2), strict=True)))
+        return of_senders
 
     def _writes(self, run: CleanRun) -> Float[Tensor, "row position sender d_model"]:
         """What the embedding writes, and the MLPs of all layers but the last."""
@@ -448,20 +447,6 @@ def _normed(norm: nn.Module, values: Stream) -> Stream:
     output: Any = norm(values)
     normed: Stream = output[0] if isinstance(output, tuple) else output
     return normed
-
-
-def _masks(
-    batch: PromptBatch, at: Bool[ndarray, "role prompt place"] | None
-) -> Bool[Tensor, "role row position"]:
-    """Masks of the prompts' positions as those of the rows of a batch; one of all for None."""
-    shape = batch.rows.tokens.shape
-    device = batch.rows.tokens.device
-    if at is None:
-        return torch.ones(1, *shape, dtype=torch.bool, device=device)
-    masks = np.zeros((len(at), *shape), bool)
-    shared = min(at.shape[-1], shape[1])
-    masks[:, :, :shared] = at[:, batch.prompt_of_row, :shared]
-    return torch.from_numpy(masks).to(device)
 
 
 def _by_role(

@@ -172,6 +172,7 @@ def prompt_run(
     at = torch.from_numpy(positions).to(device)
     attention: dict[int, HeadAttention] = {}
 
+    # edges are exchanged between positions that have a counterpart, so that others are not kept
     def store(call: AttentionCall) -> None:
         pattern = call.pattern()[0].float()
         value = call.value[0].float()
@@ -179,6 +180,7 @@ def prompt_run(
         shared = value.repeat_interleave(heads_per_value, 0)
         attention[call.layer] = HeadAttention(pattern[:, at][:, :, at], shared[:, at])
 
+    # the place is after the last token
     length = torch.tensor([len(window)])
     tokens = torch.from_numpy(window.tokens)[None].to(device)
     with AttentionRead(layers, store).applied(rerunner.model):

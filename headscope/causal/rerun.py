@@ -21,7 +21,14 @@ from torch import Tensor, nn
 
 from headscope.causal.intervention import AttentionRead, HeadOutputs, Intervention, by_head
 from headscope.causal.kept_keys import KeptPrefix, TokensOnKeys
-from headscope.causal.loss import check_logits, chunked_losses, last_stream, logits_of, network_of
+from headscope.causal.loss import (
+    check_logits,
+    chunked_losses,
+    divergence,
+    last_stream,
+    log_probabilities,
+    network_of,
+)
 from headscope.errors import ModelError
 from headscope.models.engines.attention import AttentionCall, CleanKeys
 from headscope.models.engines.engine import StoppedError
@@ -143,6 +150,8 @@ class Rerunner:
         self.model = model
         # an encoder runs without the layers of its engine
         predicts = model.attention_kind.predicts_next
+        # logits of a decoder are computed from its last state, so that only networks are taken in
+        # which that gives the model's own
         self.network: Any = network_of(model) if predicts else plain_network_of(model)
         self.score = Score.of(model) if score is None else score
         if self.score is Score.MASKED:
@@ -152,6 +161,7 @@ class Rerunner:
         outputs = outputs_by_layer(self.network)
         self.outputs = {layer: outputs[layer] for layer in model.attention_layers}
         """W_O by the numbers of the layers that have heads."""
+        # a network that takes no positions cannot be told that its tokens are later ones
         parameters = inspect.signature(self.network.base_model.forward).parameters
         self._takes_positions = "position_ids" in parameters
         self._returns_tuple = self._block_returns_tuple()
@@ -220,12 +230,14 @@ class Rerunner:
         keys: list[dict[int, CleanKeys]] = [{} for _ in rows.tokens]
         lengths = rows.lengths.tolist()
 
+        # a token that runs alone reads the keys and values of the tokens before it from this run
         def store(call: AttentionCall) -> None:
             for row, length in enumerate(lengths):
                 keys[row][call.layer] = CleanKeys.of(call, row, length)
 
         with AttentionRead(self.outputs, store).applied(self.model):
             run = self.clean(rows)
+        # the token before a place predicts it
         position = rows.position - 1
         at = rows.row, position
         return CleanRun(
@@ -242,6 +254,7 @@ class Rerunner:
         runs = []
         order: list[int] = []
         keys: list[Mapping[int, CleanKeys]] = []
+        # prompts run whole once; afterwards their last tokens alone
         for batch in _prompt_batches([len(prompt) for prompt in prompts]):
             of_batch = [prompts[number] for number in batch]
             tokens = nn.utils.rnn.pad_sequence(of_batch, batch_first=True)
@@ -279,12 +292,9 @@ class Rerunner:
         rows = TokenRows(tokens[None], torch.tensor([32]), position * 0, position)
         run = self.at_places(rows)
         # reruns without a change must predict what the window's own run does
-        logs = []
-        for states in (run.states, self.states(run, None, first=0)):
-            logs.append(logits_of(self.network, states).float().log_softmax(-1))
-        before, after = logs
-        divergence = (before.exp() * (before - after)).sum(-1)
-        difference = float(divergence.nan_to_num(torch.inf).max().clamp_min(0))
+        before = log_probabilities(self.network, run.states)
+        after = log_probabilities(self.network, self.states(run, None, first=0))
+        difference = float(divergence(before, after).nan_to_num(torch.inf).max())
         if not difference <= ROUNDING:
             raise ModelError(
                 f"{self.model.name}: a token run alone on the keys of those before it gives "
@@ -323,6 +333,7 @@ class Rerunner:
             inputs.append(block_input(arguments, keywords))
 
         with ExitStack() as hooks:
+            # hooks before the modules see what these read, whatever their code does with it
             for block in self.blocks:
                 hooks.enter_context(block.register_forward_pre_hook(store_input, with_kwargs=True))
             for layer, output in self.outputs.items():
@@ -371,11 +382,8 @@ class Rerunner:
         """
         with self._rerun(clean, intervention):
             (stream,) = last_stream(self.network, clean.rows.tokens)
-        parts = []
-        for part in torch.split(stream, UNEMBED_ROWS):
-            logits = logits_of(self.network, part).float()
-            parts.append(logits.log_softmax(-1))
-        return torch.cat(parts)
+        parts = torch.split(stream, UNEMBED_ROWS)
+        return torch.cat([log_probabilities(self.network, part) for part in parts])
 
     @contextmanager
     def _rerun(

@@ -204,6 +204,7 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
     if len({len(names) for names in of_prompt}) > 1:
         return None
     columns = [set(tokens) for tokens in zip(*(text.strings for text in prompts), strict=True)]
+    # prompts of one length of which most tokens are equal come from a template
     is_constant = [len(tokens) == 1 for tokens in columns]
     if np.mean(is_constant) < LEAST_CONSTANT:
         return None

@@ -59,6 +59,7 @@ class TaskAttention:
         self.roles = roles
         width = max(len(one.tokens) for one in runner.prompts.continuations)
         self.masks: Bool[ndarray, "role prompt position"] = roles.masks(width)
+        # attention is read once for all heads; masses, cuts and patterns are computed from it
         self._read: dict[PromptBatch, dict[Head, _Reading]] = {}
         self.row_of: dict[int, tuple[PromptBatch, int]] = {}
         """Batch and row of each prompt; of several rows the first."""
@@ -67,6 +68,7 @@ class TaskAttention:
 
             def store(call: AttentionCall, read: dict[Head, _Reading] = read) -> None:
                 pattern = call.pattern().float()
+                # grouped query heads share values
                 per_value = call.query.shape[1] // call.value.shape[1]
                 for layer, head in heads:
                     if layer == call.layer:
@@ -78,6 +80,8 @@ class TaskAttention:
 
             reader = AttentionRead({layer for layer, _ in heads}, store)
             runner.rerunner.states(clean.run, reader)
+            # a prompt has a row for each of its answers if these have several tokens; all have the
+            # same attention on the prompt
             for row, prompt in enumerate(clean.batch.prompt_of_row.tolist()):
                 self.row_of.setdefault(prompt, (clean.batch, row))
 
@@ -113,7 +117,10 @@ class TaskAttention:
             keys = np.flatnonzero(self.masks[to_role, prompt])
             of_queries = []
             for query in queries.tolist():
+                # a causal query sees no later key
                 visible = keys[keys <= query]
+                # attention falls with distance, so that a control is at the distance of some key of
+                # the role
                 others = np.arange(1, query)
                 others = others[~np.isin(others, keys)]
                 apart = np.abs(others[:, None] - visible[None])
@@ -135,7 +142,7 @@ class TaskAttention:
             gradient = self.runner.gradients(clean, smooth=True)[layer][:, :, number].float()
             moved = self._read[clean.batch][head].moved()
             of_cells = einsum(gradient, moved, "row q width, row q k width -> row q k")
-            masks = self._row_masks(clean)
+            masks = clean.batch.masks(self.masks).float()
             of_roles = einsum(masks, of_cells, masks, "f row q, row q k, t row k -> row f t")
             np.add.at(effects, clean.batch.prompt_of_row, of_roles.double().cpu().numpy())
         return effects
@@ -149,7 +156,7 @@ class TaskAttention:
         layer, number = head
 
         def states(clean: CleanBatch) -> Tensor:
-            masks = self._row_masks(clean)
+            masks = clean.batch.masks(self.masks).float()
             moved = self._read[clean.batch][head].moved()
             change = einsum(
                 masks[from_role],
@@ -157,6 +164,8 @@ class TaskAttention:
                 moved,
                 "row q, row k, row q k width -> row q width",
             )
+            # the pattern is that of the untouched model, so that the change of z is known before
+            # the run
             z = clean.run.z[layer][:, :, [number]]
             z = z + change[:, :, None].to(z)
             # positions that are kept cannot be changed
@@ -168,11 +177,6 @@ class TaskAttention:
 
         effect: ndarray = self.runner.of_states(states) - self.runner.clean
         return effect
-
-    def _row_masks(self, clean: CleanBatch) -> Float[Tensor, "role row position"]:
-        width = clean.batch.rows.tokens.shape[1]
-        masks = self.masks[:, clean.batch.prompt_of_row, :width]
-        return torch.from_numpy(masks).float().to(clean.batch.rows.tokens.device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor, nn
 
@@ -69,6 +69,19 @@ class PromptBatch:
     prompt: Int[ndarray, " place"]
     sign: Int[ndarray, " place"]
 
+    def masks(
+        self, at: Bool[ndarray, "role prompt position"] | None
+    ) -> Bool[Tensor, "role row column"]:
+        """Masks of the prompts' positions as masks of the rows; for None one of all positions."""
+        shape = self.rows.tokens.shape
+        masks = np.ones((1, *shape), bool)
+        if at is not None:
+            # a batch may be longer than the masks, or shorter
+            shared = min(at.shape[-1], shape[1])
+            masks = np.zeros((len(at), *shape), bool)
+            masks[:, :, :shared] = at[:, self.prompt_of_row, :shared]
+        return torch.from_numpy(masks).to(self.rows.tokens.device)
+
 
 @dataclass(frozen=True, eq=False)
 class TaskPrompts:
@@ -97,6 +110,7 @@ class TaskPrompts:
         read: list[str] = []
         faults: list[str] = []
         for number, row in enumerate(task.rows):
+            # prompts are numbered without those that are left out
             prompt = len(groups)
             try:
                 continuations += _spelled(row, prompt, model)
@@ -109,6 +123,7 @@ class TaskPrompts:
             texts.append(PromptText(row, (model.tokenizer.bos_string, *tokenized.strings), offsets))
             groups.append(row.group or f"row {number}")
             read += [row.prompt, row.corrupt]
+        # fewer prompts have no interval
         if len(groups) < MIN_PROMPTS:
             raise CorpusError(
                 f"{task.name}: {len(groups)} of {len(task.rows)} prompts can be asked of "
@@ -197,6 +212,7 @@ def _batch(by_row: Sequence[Sequence[Continuation]], half: int, device: str) -> 
         lengths = numbers([len(one) for one in tokens])
         return TokenRows(padded, lengths, numbers([]), numbers([]))
 
+    # the continuations of a row differ in their scored tokens alone
     firsts = [members[0] for members in by_row]
     rows = token_rows([one.tokens for one in firsts])
     # only a batch whose rows all have a corrupt prompt runs one

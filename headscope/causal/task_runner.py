@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -23,7 +23,7 @@ from headscope.causal.head_set import (
     output_norms,
 )
 from headscope.causal.intervention import HeadOutputs, HeadsSet, OutputChange
-from headscope.causal.loss import logits_of
+from headscope.causal.loss import at_labels, log_probabilities
 from headscope.causal.rerun import CleanRun, Rerunner
 from headscope.causal.task_prompts import PromptBatch, TaskPrompts, aligned_at_end
 from headscope.errors import ModelError
@@ -80,6 +80,7 @@ class TaskRunner:
         self._batches = list(prompts.batches(rerunner.model.device))
         self._means: Replacements = {}
         if method in ("mean", "position"):
+            # means are over all prompts, so that they are taken before any head is replaced
             rows = [batch.rows for batch in self._batches]
             self._means = mean_outputs(rerunner, rows, by_position=method == "position")
         self._floors: dict[int, CleanRun] = {}
@@ -94,6 +95,7 @@ class TaskRunner:
             self._kept = [self._clean_batch(batch) for batch in self._batches]
         self.clean = self.of_states(lambda clean: clean.run.states)
         """The metric of each prompt by the untouched model."""
+        # half precision may overflow, and then every effect would be NaN
         if not np.isfinite(self.clean).all():
             raise ModelError(f"{rerunner.model.name}: its log-probabilities are not finite")
 
@@ -173,8 +175,8 @@ class TaskRunner:
                 continue
             of_places = states(clean)
             with torch.inference_mode():
-                logs = self._log_probabilities(of_places)
-                of_label = _at_labels(logs, batch.label).double().cpu().numpy()
+                logs = log_probabilities(self.rerunner.network, of_places)
+                of_label = at_labels(logs, batch.label).double().cpu().numpy()
                 is_top = (logs.argmax(-1) == batch.label).cpu().numpy()
             # an answer of several tokens has several places
             is_answer = batch.sign > 0
@@ -202,11 +204,14 @@ class TaskRunner:
             clean: the batch.
             smooth: hold the scales of norms, and halve what passes gates; see `smoothed`.
         """
+        # heads, cuts and paths all multiply the same gradients
         cached = self._gradients.get((id(clean), smooth))
         if cached is not None:
             return cached
         network = self.rerunner.network
         z: dict[int, Tensor] = {}
+        # every z is a leaf or a node of the graph, so that one backward pass gives the gradient by
+        # each
         leaves = HeadsTaken(dict(clean.run.z), z)
         holding = smoothed(network) if smooth else nullcontext()
         with (
@@ -216,6 +221,8 @@ class TaskRunner:
             leaves.applied(self.rerunner.model),
         ):
             states = self.rerunner.place_states(clean.batch.rows)
+            # prompts of a batch do not see each other, so that the gradient of their sum is that of
+            # each
             total = self.total(clean.batch, states)
             gradients = torch.autograd.grad(total, list(z.values()))
         heads = self.rerunner.model.heads
@@ -235,6 +242,7 @@ class TaskRunner:
         Args:
             smooth: see `gradients`.
         """
+        # prompts of other lengths are padded with 0, which no sum notices
         width = max(len(one.tokens) for one in self.prompts.continuations)
         effects = np.zeros((self.prompts.count, width, len(self.heads)))
         for clean in self.clean_batches:
@@ -252,37 +260,33 @@ class TaskRunner:
         self, batch: PromptBatch, states: Float[Tensor, "place d_model"]
     ) -> Float[Tensor, ""]:
         """The sum of the metric over a batch's prompts, which can be differentiated."""
+        # a difference subtracts what belongs to the wrong answer
         weights = batch.sign
         if self.metric == "log-probability":
             weights = (batch.sign > 0).astype(np.int64)
-        of_label = _at_labels(self._log_probabilities(states), batch.label)
+        logs = log_probabilities(self.rerunner.network, states)
+        of_label = at_labels(logs, batch.label)
         total: Tensor = (of_label * torch.from_numpy(weights).to(of_label)).sum()
         return total
 
-    def replaced(
+    def changes(
         self, read: Callable[[CleanRun], Float[Tensor, "row position ..."]]
     ) -> list[Float[Tensor, "row position ..."]]:
-        """What takes the place of some activation under the runner's method, for each batch."""
-        rows = [clean.batch.rows for clean in self.clean_batches]
+        """Change of some activation if it is replaced by the runner's method, for each batch."""
+        batches = [clean.batch for clean in self.clean_batches]
         values = [read(clean.run) for clean in self.clean_batches]
-        if self.method == "zero":
-            return [torch.zeros_like(value) for value in values]
-        if self.method == "resample":
-            aligned = []
-            for clean, value in zip(self.clean_batches, values, strict=True):
-                corrupt = clean.batch.corrupt
-                assert corrupt is not None, "resample needs a corrupt prompt in each row"
-                other = read(self.rerunner.clean(corrupt))
-                lengths = clean.batch.rows.lengths
-                aligned.append(aligned_at_end(other, corrupt.lengths, value, lengths))
-            return aligned
-        sums = TokenSums(by_position=self.method == "position")
-        for row, value in zip(rows, values, strict=True):
-            sums.add(row, value)
-        means = []
-        for row, value in zip(rows, values, strict=True):
-            means.append(at_positions(sums.means(), row).expand_as(value))
-        return means
+        means = None
+        if self.method in ("mean", "position"):
+            sums = TokenSums(by_position=self.method == "position")
+            for batch, value in zip(batches, values, strict=True):
+                sums.add(batch.rows, value)
+            means = sums.means()
+        changes = []
+        for batch, value in zip(batches, values, strict=True):
+            corrupt = self._corrupt_run(batch)
+            other = None if corrupt is None else read(corrupt)
+            changes.append(self._in_place_of(value, batch, means, other).to(value) - value)
+        return changes
 
     def output_norms(self) -> dict[Head, float]:
         """Mean norm of each head's output z W_O over the prompts' tokens, without the first."""
@@ -313,11 +317,12 @@ class TaskRunner:
             answers = np.flatnonzero(clean.batch.sign > 0)
             prompts, first = np.unique(clean.batch.prompt[answers], return_index=True)
             states = clean.run.states[torch.from_numpy(answers[first]).to(clean.run.states.device)]
-            logs = self._log_probabilities(states)[:, tokens]
-            of_prompts = logs.double().cpu().numpy()
+            logs = log_probabilities(self.rerunner.network, states)
+            of_prompts = logs[:, tokens].double().cpu().numpy()
             for prompt, row in zip(prompts, of_prompts, strict=True):
                 is_right = np.array(tokens) == first_token[prompt]
                 others = row[~is_right]
+                # a model that knows what answers look like, and not which is right, prefers none
                 expected = others.mean() if len(others) else uniform
                 above[prompt] = row[is_right].item() - expected
         return above
@@ -325,26 +330,41 @@ class TaskRunner:
     def _clean_batch(self, batch: PromptBatch) -> CleanBatch:
         start = batch.start if self.method == "resample" else 0
         run, later = self.rerunner.clean_from(batch.rows, start)
-        if self.method in ("mean", "position"):
-            replacements = {
-                layer: at_positions(means, batch.rows) for layer, means in self._means.items()
-            }
-        elif self.method == "zero":
-            replacements = {layer: z[:1, :1] * 0 for layer, z in run.z.items()}
-        else:
-            # outputs on the corrupt prompts, at the positions of the clean ones
-            assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
-            others, lengths = self.rerunner.clean(batch.corrupt).z, batch.corrupt.lengths
-            replacements = {
-                layer: aligned_at_end(others[layer], lengths, z, batch.rows.lengths)
-                for layer, z in run.z.items()
-            }
+        corrupt = self._corrupt_run(batch)
+        replacements = {}
+        for layer, z in run.z.items():
+            other = None if corrupt is None else corrupt.z[layer]
+            replacements[layer] = self._in_place_of(z, batch, self._means.get(layer), other)
         return CleanBatch(batch, run, later, replacements)
 
-    def _log_probabilities(
-        self, states: Float[Tensor, "place d_model"]
-    ) -> Float[Tensor, "place vocabulary"]:
-        return logits_of(self.rerunner.network, states).float().log_softmax(-1)
+    def _corrupt_run(self, batch: PromptBatch) -> CleanRun | None:
+        """The run of a batch's corrupt prompts; None if the method takes nothing from them."""
+        if self.method != "resample":
+            return None
+        assert batch.corrupt is not None, "resample needs a corrupt prompt in each row"
+        return self.rerunner.clean(batch.corrupt)
+
+    def _in_place_of(
+        self,
+        value: Float[Tensor, "row position ..."],
+        batch: PromptBatch,
+        means: Float[Tensor, "position ..."] | None,
+        other: Float[Tensor, "corrupt_row corrupt_position ..."] | None,
+    ) -> Float[Tensor, ...]:
+        """What takes an activation's place, in a shape that fits it.
+
+        Args:
+            value: the activation on a batch.
+            batch: its prompts.
+            means: the activation's means over all batches, for the methods that take them.
+            other: the activation on the corrupt prompts, which is moved to the positions of the
+                prompts, for the method that takes it.
+        """
+        if means is not None:
+            return at_positions(means, batch.rows)
+        if other is None or batch.corrupt is None:
+            return torch.zeros_like(value[:1, :1])
+        return aligned_at_end(other, batch.corrupt.lengths, value, batch.rows.lengths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,10 +386,3 @@ class HeadsTaken(OutputChange):
             z = z.detach().requires_grad_()
         self.z[layer] = z
         return z
-
-
-def _at_labels(
-    logs: Float[Tensor, "place vocabulary"], label: Int[Tensor, " place"]
-) -> Float[Tensor, " place"]:
-    """The log-probability of each place's label."""
-    return logs.gather(-1, label[:, None])[:, 0]

@@ -88,6 +88,7 @@ def text_losses_by_batch(
     size = batch_tokens_on(model.device)
     for batch in in_batches(windows, size, least=LITTLE_PADDING):
         rows = scored_rows(batch, rerunner.score, model.device)
+        # scores come place by place, and are summed over each window
         counts = _counts(batch, rerunner.score)
         tokens = sum(map(len, batch))
         # changes are made to the run as it is, or to that under `base`

@@ -43,8 +43,7 @@ from headscope.studies.ablate_texts import (
     near_behaviour,
     short_windows,
 )
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
@@ -153,6 +152,8 @@ def ablate(
         model = model_of(run, source=source, device=device)
         if only != "edges":
             # heads beside similar ones, on the text that shows what their types do
+            # controls are heads of similar depth and size of output, because a head that writes
+            # more breaks more
             rerunner = Rerunner(model)
             windows = short_windows(model, corpora, NORM_TOKENS, seed)
             norms = output_norms(rerunner, clean_runs(rerunner, windows))
@@ -266,6 +267,7 @@ def ablate_heads(
             # the distance of a clean state from itself is 0
             able = above_chance or rerunner.score is Score.STATE
             rows.append(row | {"how": method, "verdict": _reason(head, able=able)})
+    # every head has a row, so that none is missing without a reason
     near = near_behaviour(rerunner.score)
     for head in heads:
         if head not in scored:
@@ -328,6 +330,7 @@ def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], metho
     values = mean_outputs(rerunner, batches)
     if method == "zero":
         values = {layer: torch.zeros_like(mean) for layer, mean in values.items()}
+    # scores of the same predictions, so that each change is a difference of pairs
     clean_parts: list[torch.Tensor] = []
     parts: dict[Head, list[torch.Tensor]] = {head: [] for head in heads}
     # batch by batch, as the streams of all would not fit into memory
@@ -375,6 +378,7 @@ def _row(
         beyond = lost - np.mean(others, 0)
     # a loss is below 0
     excess = estimate(-beyond, counts, seed=seed)
+    # a model that cannot do it without ablation has nothing to lose
     untouched = estimate(before, counts, seed=seed)
     return {
         "kind": "head",

@@ -9,7 +9,7 @@ follows. Effects on later tokens, through heads that read what the head wrote, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +103,7 @@ def edge_row(tag: Tag, parts: Sequence[tuple[int, Changed]], *, seed: int) -> di
     loss_excess = estimated(changed_of_control - changed.as_much)
     # two tests of one tag: by divergence and by loss
     smaller_p_value = float(np.fmin(times.p_value, loss_excess.p_value))
+    # a general label is the name of several relations, which are one test
     kind, _, relation = tag.name.partition("/")
     return {
         "kind": "tag",
@@ -263,9 +264,23 @@ def queries_by_block(
     waiting: dict[int, list[TargetedQuery]] = {}
     for index, window in enumerate(windows):
         rng = np.random.default_rng([seed, index])
-        queries_here = list(_targeted_queries(relations, window, index, rng))
+        keys_of: dict[int, list[int]] = {}
+        for relation in relations:
+            draw = int(rng.integers(2**31))
+            cells = WindowPairs(window).cells(relation, [draw])
+            if cells is None:
+                continue
+            targets = cells.targets
+            for query, key in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
+                keys_of.setdefault(query, []).append(key)
+        queries_here = []
+        for query, keys in keys_of.items():
+            queries_here.append(TargetedQuery(index, query, np.unique(keys)))
+        # the first queries of a window would all stand at its beginning
         rng.shuffle(queries_here)
         waiting.setdefault(int(blocks[index]), []).extend(queries_here)
+
+    # one of each block in turn, because blocks are what is resampled
     in_turn: list[TargetedQuery] = []
     for turn in range(max(map(len, waiting.values()), default=0)):
         in_turn += [block[turn] for block in waiting.values() if turn < len(block)]
@@ -274,28 +289,13 @@ def queries_by_block(
     return in_turn[:queries]
 
 
-def _targeted_queries(
-    relations: Sequence[Relation], window: Window, index: int, rng: np.random.Generator
-) -> Iterator[TargetedQuery]:
-    keys_of: dict[int, list[int]] = {}
-    for relation in relations:
-        draw = int(rng.integers(2**31))
-        cells = WindowPairs(window).cells(relation, [draw])
-        if cells is None:
-            continue
-        targets = cells.targets
-        for query, key in zip(targets.query.tolist(), targets.key.tolist(), strict=True):
-            keys_of.setdefault(query, []).append(key)
-    for query, keys in keys_of.items():
-        yield TargetedQuery(index, query, np.unique(keys))
-
-
 def _moves(items: Sequence[tuple[Tag, TargetedQuery]], seed: int) -> Moves:
     """`ROWS_PER_QUERY` rows of each item."""
     # row 0 moves all targets, row 1 as much of other cells, and the others drawn cells
     first_draw = 1 + CONTROLS * seed
     draws = [ALL, AS_MUCH, *range(first_draw, first_draw + CONTROLS)]
 
+    # a query stands in one row for each draw
     def repeated(values: Iterable[int]) -> Int[ndarray, " row"]:
         return np.repeat(np.fromiter(values, np.int64), ROWS_PER_QUERY)
 

@@ -101,6 +101,7 @@ class AblationText:
         size = max(2, BATCH_TOKENS // rows.tokens.shape[1] // 2 * 2)
         for start in range(0, len(rows.tokens), size):
             part = slice(start, start + size)
+            # predictions are numbered by rows of the whole text, and here by those of the batch
             inside = (rows.row >= start) & (rows.row < start + size)
             labels = None
             if rows.labels is not None:
@@ -151,6 +152,7 @@ def ablation_texts(
             windows = short_windows(model, corpora, TEXT_TOKENS, seed + 1)
         else:
             windows = stimulus.windows(config)[:SENTENCES]
+        # a type's other relations say nothing about the queries at which its heads were tagged
         tagged_relations = {}
         for name in members:
             relations = head_types()[name].relations_of(model.attention_kind)

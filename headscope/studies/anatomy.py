@@ -6,7 +6,7 @@ No weight is loaded: the parts are counted in the empty model that transformers 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -22,8 +22,7 @@ from headscope.models.weight_files import CONFIG
 from headscope.models.weights import empty_network, read_config
 from headscope.options import Positive, Revision, check_model
 from headscope.resolve import the_model
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 UNLIMITED_CONTEXT = 4096
@@ -116,19 +115,22 @@ def anatomy(
     Raises:
         ModelError: the model cannot be found or read.
     """
-    # sizes and counts from the configuration alone, without weights
-    name, config = _configuration(model, revision)
+    # the configuration alone states all sizes: of a model's files no other is read
+    if isinstance(model, str):
+        path, _ = locate(model, revision, files=[CONFIG])
+        name, config = model, read_config(model, path)
+    else:
+        loaded = the_model(model, revision=revision)
+        network = getattr(loaded.engine, "network", None) or loaded.bridge.original_model
+        name, config = loaded.name, network.config
+
+    # parameters are counted in the empty network
     network = empty_network(name, config)
     dimensions = dimensions_of(name, config, network)
     counts = parameter_counts(network, dimensions.layers)
+    # some configurations state no longest input
     tokens = context or dimensions.context or UNLIMITED_CONTEXT
-    rows = [
-        *_dimension_rows(dimensions),
-        *_matrix_rows(dimensions),
-        *(("parameters", part, words, counts[part], "parameters") for part, words in PARTS.items()),
-        *_head_count_rows(dimensions),
-        *_cache_rows(dimensions, tokens, batch),
-    ]
+    rows = [*_rows(dimensions, counts, tokens, batch)]
     table = pd.DataFrame(rows, columns=STUDY.names, dtype=object)
     kind = sharing(dimensions.heads, dimensions.key_value_heads)
     return StudyResult(
@@ -138,16 +140,6 @@ def anatomy(
         terminal_table=_in_terminal(table),
         values={"context": tokens, "batch": batch, "attention": kind},
     )
-
-
-def _configuration(model: Any, revision: str | None) -> tuple[str, Any]:
-    """The name and the configuration of a model, of whose files no other is read."""
-    if isinstance(model, str):
-        path, _ = locate(model, revision, files=[CONFIG])
-        return model, read_config(model, path)
-    loaded = the_model(model, revision=revision)
-    network = getattr(loaded.engine, "network", None) or loaded.bridge.original_model
-    return loaded.name, network.config
 
 
 def sharing(heads: int, key_value_heads: int) -> str:
@@ -191,6 +183,7 @@ def dimensions_of(name: str, config: Any, network: nn.Module) -> Dimensions:
             f"{name}: a {text.model_type} compresses keys and values (kv_lora_rank "
             f"{text.kv_lora_rank}), so that it has no W_K and W_V to count"
         )
+    # the configuration states most sizes, and the empty network shows the others
     attention = read_dimensions(name, config)
     block = first_block(network, attention.layers)
     return Dimensions(
@@ -199,27 +192,20 @@ def dimensions_of(name: str, config: Any, network: nn.Module) -> Dimensions:
         key_value_heads=attention.key_value_heads,
         d_model=attention.d_model,
         d_head=attention.d_head,
-        d_ff=_stated_d_ff(text) or _counted_d_ff(block),
+        d_ff=_d_ff(text, block),
         vocabulary=attention.vocabulary,
         context=attention.context,
         tied=int(getattr(text, "tie_word_embeddings", False)),
     )
 
 
-def _stated_d_ff(config: Any) -> int | None:
-    """The width that a configuration states; None if it states none, or one for each layer."""
+def _d_ff(config: Any, block: nn.Module) -> int | None:
+    """The width that a configuration states, or that a layer has if it states no single one."""
     for key in ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"):
         size = getattr(config, key, None)
         if isinstance(size, int) and size > 0:
             return size
-    return None
-
-
-def _counted_d_ff(block: nn.Module) -> int | None:
-    """The longer side of the last matrix of a layer: of W_out, d_ff × d_model.
-
-    GPT-2 states no width, which then is 4 × d_model.
-    """
+    # GPT-2 states none; the last matrix of a layer is W_out, d_ff × d_model
     matrices = [
         weight
         for name, weight in block.named_parameters()
@@ -253,6 +239,7 @@ def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
         if "norm" in type(module).__name__.lower():
             norms |= {*module.parameters(recurse=False)}
     counts = Counter[str]()
+    # the first layer stands for all: sizes of other layers would need a row each
     for name, weight in first_block(network, layers).named_parameters():
         part = "attention" if "att" in name else "feed-forward"
         kind = "weights" if weight.dim() > 1 else "biases"
@@ -280,53 +267,41 @@ def parameter_counts(network: nn.Module, layers: int) -> Counter[str]:
     return counts + model_counts
 
 
-def _dimension_rows(dimensions: Dimensions) -> Iterator[Row]:
-    """A row for each dimension."""
-    kind = sharing(dimensions.heads, dimensions.key_value_heads)
-    group = dimensions.heads // dimensions.key_value_heads
+def _rows(
+    dimensions: Dimensions, counts: Mapping[str, int], context: int, batch: int
+) -> Iterator[Row]:
+    """The rows of the table, section by section."""
+    heads, key_heads = dimensions.heads, dimensions.key_value_heads
+    d_model, d_head = dimensions.d_model, dimensions.d_head
+    width = heads * d_head
     for name, size in asdict(dimensions).items():
         formula = ""
         if name == "key_value_heads":
-            formula = f"{kind}; heads per KV head: {group}"
+            formula = f"{sharing(heads, key_heads)}; heads per KV head: {heads // key_heads}"
         yield "dimensions", name, formula, size, UNITS.get(name, "count")
 
+    # matrices of attention by their shapes, then the counted parts of the whole model
+    by_heads, by_key_heads = "d_model × heads × d_head", "d_model × KV heads × d_head"
+    yield "parameters", "W_Q", by_heads, d_model * width, "parameters"
+    yield "parameters", "W_K", by_key_heads, d_model * key_heads * d_head, "parameters"
+    yield "parameters", "W_V", by_key_heads, d_model * key_heads * d_head, "parameters"
+    yield "parameters", "W_O", "heads × d_head × d_model", d_model * width, "parameters"
+    for part, words in PARTS.items():
+        yield "parameters", part, words, counts[part], "parameters"
 
-def _matrix_rows(dimensions: Dimensions) -> Iterator[Row]:
-    """A row for each matrix of attention."""
-    of_heads = dimensions.d_model * dimensions.heads * dimensions.d_head
-    of_key_heads = dimensions.d_model * dimensions.key_value_heads * dimensions.d_head
-    by_heads = "d_model × heads × d_head"
-    by_key_heads = "d_model × KV heads × d_head"
-    yield "parameters", "W_Q", by_heads, of_heads, "parameters"
-    yield "parameters", "W_K", by_key_heads, of_key_heads, "parameters"
-    yield "parameters", "W_V", by_key_heads, of_key_heads, "parameters"
-    yield "parameters", "W_O", "heads × d_head × d_model", of_heads, "parameters"
-
-
-def _head_count_rows(dimensions: Dimensions) -> Iterator[Row]:
-    """W_Q, W_K and W_V of narrow heads beside those of one wide head, and W_O.
-
-    The heads have a key and a value each (Vaswani et al. 2017, section 3.2.2).
-    """
-    heads, d_model, d_head = dimensions.heads, dimensions.d_model, dimensions.d_head
-    width = heads * d_head
-    narrow = heads * 3 * d_model * d_head
-    wide = 3 * d_model * width
+    # narrow heads beside one wide head, with a key and a value each (Vaswani et al. 2017, section
+    # 3.2.2): the number of heads costs W_O alone
     of_heads = f"{heads} × 3 × d_model × {d_head}: W_Q, W_K and W_V of MHA"
     of_one = f"1 × 3 × d_model × {width}: the same for any number of heads"
-    yield "head count", f"{heads} heads", of_heads, narrow, "parameters"
-    yield "head count", "one wide head", of_one, wide, "parameters"
     of_output = "d_model × heads × d_head: a third more, to mix the heads"
+    yield "head count", f"{heads} heads", of_heads, heads * 3 * d_model * d_head, "parameters"
+    yield "head count", "one wide head", of_one, 3 * d_model * width, "parameters"
     yield "head count", "W_O", of_output, width * d_model, "parameters"
 
-
-def _cache_rows(dimensions: Dimensions, context: int, batch: int) -> Iterator[Row]:
-    """Rows of the cache with all heads, the model's key/value heads, and one."""
-    variants = {"MHA": dimensions.heads, "own": dimensions.key_value_heads, "MQA": 1}
-    for variant, heads in variants.items():
-        formula = f"KV heads: {heads}; tokens: {context} × {batch}"
-        tokens = context * batch
-        size = cache_bytes(dimensions.layers, heads, dimensions.d_head, tokens)
+    # what sharing keys and values saves, beside none shared and all
+    for variant, cached in (("MHA", heads), ("own", key_heads), ("MQA", 1)):
+        formula = f"KV heads: {cached}; tokens: {context} × {batch}"
+        size = cache_bytes(dimensions.layers, cached, d_head, context * batch)
         yield "cache", variant, formula, size, "bytes"
 
 

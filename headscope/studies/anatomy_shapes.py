@@ -10,8 +10,7 @@ from pydantic import Field
 
 from headscope.options import Positive
 from headscope.studies.anatomy import cache_bytes, readable_bytes, sharing
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 CONTEXT = 4096

@@ -38,8 +38,7 @@ from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.recorded_paths import name_of
 from headscope.statistics.ratio import rise
 from headscope.stimuli.natural_text import readable
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
@@ -154,6 +153,7 @@ def collapse(
             changes |= {way: partial(SharedWeights, way=way) for way in WEIGHT_WAYS}
         if mixing:
             changes[NO_MIXING] = Unmixed
+        # every change runs on the same windows, so that rises are differences of pairs
         losses = layer_losses(
             loaded, changes, corpus, max_tokens=max_tokens, seed=seed, progress=bar
         )
@@ -205,6 +205,7 @@ def layer_losses(
     for name, layers in targets.items():
         for way, change in changes.items():
             interventions[name, way] = change(layers)
+    # each change counts as a pass, though only the layers from the changed one on run again
     passes = 1 + len(interventions)
     advance = Steps(progress, token_count(windows) * passes).advance
     losses = text_losses(model, windows, interventions, advance=advance)

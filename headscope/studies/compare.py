@@ -24,8 +24,7 @@ from headscope.resolve import RunName, run_names, the_run
 from headscope.statistics.head_table import with_no_type
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tags import NO_TYPE, OPEN, UNCLASSIFIED, tags_in_order
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.colours import types_in_order
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
@@ -101,6 +100,7 @@ def compare(*runs: RunName) -> StudyResult:
         relations = relation_changes(first, run)
         tables.append(head_changes(first, run, relations, name))
     table = pd.concat(tables, ignore_index=True)
+    # the terminal shows heads that changed, and the file all of them
     is_changed = changed(table)
     rows = table[is_changed]
     title = (
@@ -145,6 +145,7 @@ def _of_relations(run: Result, relations: Collection[str]) -> Result:
     thresholds = {name: limits for name, limits in run.thresholds.items() if name in relations}
     run = replace(run, evidence=evidence, thresholds=thresholds)
     table = run.evidence_with_thresholds
+    # a head's tags and primary type depend on the relations that are compared
     tags = tags_in_order(table)
     types_of: dict[tuple[int, int], list[str]] = {}
     for tag in tags.drop_duplicates([*HEAD, "type"]).itertuples():
@@ -173,6 +174,7 @@ def _left_out_notes(
     compared_types = {relation.split("/")[0] for relation in common}
     notes = []
     for run, name in zip(runs, names, strict=True):
+        # what one run has alone cannot be compared, and its absence must not look like agreement
         left_out = [relation for relation in run.thresholds if relation not in common]
         if not left_out:
             continue
@@ -197,6 +199,7 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
     first, first_name = runs[0], names[0]
     for run, name in zip(runs[1:], names[1:], strict=True):
         both = f"{name} and {first_name}"
+        # a difference may come from the model, or from another text, engine or setting
         before = _inputs_of(first.info)
         after = _inputs_of(run.info)
         differences = [name for name in before | after if before.get(name) != after.get(name)]
@@ -204,11 +207,13 @@ def _notes(runs: Sequence[Result], names: Sequence[str]) -> Iterator[str]:
             yield f"{both} differ in: {', '.join(differences)}"
         else:
             yield f"the records of {both} name the same model, engine, corpora and settings"
+        # a text without queries for a relation says nothing about it
         in_one_alone = sorted(_measured(first) ^ _measured(run))
         if in_one_alone:
             others = "" if len(in_one_alone) == 1 else f" and {len(in_one_alone) - 1} more"
             relations = f"{in_one_alone[0]}{others}"
             yield f"only one of {first_name} and {name} had queries for {relations}"
+        # another threshold changes tags though no number changes
         thresholds = {key: run.thresholds[key] for key in first.thresholds}
         if thresholds != first.thresholds:
             yield f"{both} have different thresholds"
@@ -369,26 +374,23 @@ def condition_outcomes(comparison: StudyResult, conditions: Sequence[str]) -> li
         RunError: a condition of another form.
         ChoiceError: a condition names a type that the runs do not have.
     """
-    types = comparison.values["types"]
-    return [_outcome(comparison, text, _parsed(text, types)) for text in conditions]
+    return [_outcome(comparison, text) for text in conditions]
 
 
-def _parsed(text: str, types: Sequence[str]) -> re.Match[str]:
-    match = FORM.fullmatch(" ".join(text.split()))
-    if match is None or (match[2] == "changes" and match[3]):
+def _outcome(comparison: StudyResult, text: str) -> Outcome:
+    # a condition that nobody can meet would pass for ever: other words are refused
+    form = FORM.fullmatch(" ".join(text.split()))
+    if form is None or (form[2] == "changes" and form[3]):
         raise RunError(
             f"--fail-on {text!r:.80} is not a condition; write for example 'lost induction > 0', "
             "'sure changes > 3', 'gained > 10' or 'sure lost coreference >= 1'"
         )
-    if match[3]:
-        check_choice("head type in these runs", match[3], types)
-    return match
-
-
-def _outcome(comparison: StudyResult, text: str, form: re.Match[str]) -> Outcome:
     only_sure, side, head_type, operator, number = form.groups()
-    several_runs = len(comparison.values["runs"]) > 2
+    if head_type:
+        check_choice("head type in these runs", head_type, comparison.values["types"])
+
     # heads that meet the condition
+    several_runs = len(comparison.values["runs"]) > 2
     rows = comparison.table[changed(comparison.table)]
     heads = []
     for row in rows.to_dict("records"):

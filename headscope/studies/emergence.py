@@ -24,8 +24,7 @@ from headscope.run import Run, classify
 from headscope.runs.write import check_target
 from headscope.statistics.tags import NO_TYPE, countable_types
 from headscope.stimuli.natural_text import readable
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.studies.sweep_folder import (
     COMPLETE,
     Cell,
@@ -226,6 +225,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
             ModelError: no tokenizer, or the model cannot be read.
             HeadscopeError: the text decides none of the types.
         """
+        # the same text each time, so that counts differ by training alone
         run = self._classified(model, tokenizer)
         # types whose heads can be counted on this text
         types = countable_types(run.evidence_with_thresholds)

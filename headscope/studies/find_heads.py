@@ -17,8 +17,7 @@ from headscope.errors import PatternError, check_choice, reported_as
 from headscope.options import Device, Plain, Revision, Source, Text, not_allowed
 from headscope.resolve import ModelOrRun
 from headscope.statistics.result import by_name
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.text_patterns import patterns
 from headscope.views.study_result import StudyResult
 
@@ -147,6 +146,7 @@ def find_heads(
     agreement = _agreement(heads, matrix, seen)
     moved = [_moved(matrix, shift) * seen for shift in SHIFTS]
     shifted = [_agreement(heads, other, seen) for other in moved if other.any()]
+    # the control is the best of the moved templates, because a mean would hide one that fits better
     layer, head = np.meshgrid(read.layers, read.heads, indexing="ij")
     table = pd.DataFrame(
         {
@@ -191,6 +191,7 @@ def _matrix(template: Any, window: Window) -> Matrix:
             f"the template has shape {matrix.shape}; the text has {size} tokens with the "
             f"beginning-of-text token, and needs ({size}, {size})"
         )
+    # mass is a share only if weights are at most 1
     if not ((matrix >= 0) & (matrix <= 1)).all():
         raise PatternError("a weight of the template is not in [0, 1]")
     return matrix

@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from headscope.causal.intervention import RowHeadsSet
-from headscope.causal.loss import logits_of
+from headscope.causal.loss import at_labels, log_probabilities, logits_of
 from headscope.causal.rerun import Rerunner
 from headscope.models.families import refuse_encoder
 from headscope.options import LARGEST, Device, Flag, Name, Revision, Seed
@@ -45,8 +45,7 @@ from headscope.stimuli.few_shot import (
     spelled_task,
 )
 from headscope.stimuli.prompts import Spelling
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
@@ -135,6 +134,8 @@ def function_vectors(
         refuse_encoder(loaded, "study function-vectors")
         for word in chain.from_iterable(pair for rows in pairs.values() for pair in rows):
             loaded.tokenizer.check_length(word, loaded.context)
+        # last tokens run alone on the keys of their prompts, which makes heads × values × prompts
+        # affordable
         runner = Rerunner(loaded)
         runner.check_tokens_alone()
         spelling = Spelling(loaded.tokenizer)
@@ -256,6 +257,7 @@ def task_effects(
         prompts = prompts_of(runner, reading.task, EFFECTS, kind, size)
         run = runner.at_last([prompt.tokens for prompt in prompts])
         scores = partial(_scores, runner, columns, prompts)
+        # the effect is the rise over the same prompt without a change
         before = scores(run.states[:, None])
         rises = []
         for layer in runner.model.attention_layers:
@@ -270,6 +272,7 @@ def task_effects(
                 part = slice(start, start + ITEMS_AT_ONCE)
                 change = RowHeadsSet(layer, head[part], value[part])
                 parts.append(runner.states(run.at_rows(prompt[part]), change))
+            # every prompt has one state for each head and value that was set
             states = torch.cat(parts)
             patched = scores(states.reshape(count, heads * kinds, -1))
             rise = patched - before
@@ -317,10 +320,11 @@ def _scores(
     states: Float[Tensor, "prompt item d_model"],
 ) -> Float[ndarray, "score prompt item"]:
     """Log-probability of the right answer among all words, and among the task's answers."""
+    # the words of all tasks stand for the vocabulary
     logits = logits_of(runner.network, states, list(columns.words)).float().cpu()
     right = columns.numbers([prompt.right for prompt in prompts])
-    right_by_item = right[:, None, None].expand(*logits.shape[:2], 1)
-    right_logit = logits.gather(-1, right_by_item)[..., 0]
+    prompt = torch.arange(len(prompts))
+    right_logit = logits[prompt, :, right]
     answer_logits = logits[..., columns.numbers(columns.answers)]
     among_words = right_logit - logits.logsumexp(-1)
     among_answers = right_logit - answer_logits.logsumexp(-1)
@@ -345,10 +349,9 @@ class _Answers:
 @torch.inference_mode()
 def _answers(runner: Rerunner, prompts: Sequence[FewShot]) -> _Answers:
     run = runner.at_last([prompt.tokens for prompt in prompts])
-    logits = logits_of(runner.network, run.states)
-    logs = logits.float().log_softmax(-1).cpu()
+    logs = log_probabilities(runner.network, run.states).cpu()
     right = torch.tensor([prompt.right for prompt in prompts])
-    log_probability = logs.gather(-1, right[:, None])[:, 0]
+    log_probability = at_labels(logs, right)
     return _Answers(
         is_right=(logs.argmax(-1) == right).numpy(),
         log_probability=log_probability.double().numpy(),
@@ -366,34 +369,10 @@ class _Lift:
     """One-sided test of a lift above 0."""
 
 
-@dataclass(frozen=True, eq=False)
-class _TaskTests:
-    """Lift of each head in a task, among all words and among the task's answers."""
-
-    words: _Lift
-    answers: _Lift
-
-
-def _task_tests(effects: Effects, seed: int) -> _TaskTests:
-    """Test each head in a task.
-
-    The lift is the effect less the larger control, mean over prompts, shuffled and zero-shot; its
-    interval and its one-sided test are over prompts.
-    """
-    by_prompt = effects.mean(4)  # over shuffled and zero-shot
-    words, answers = by_prompt.reshape(2, -1, VALUES, by_prompt.shape[-1])
-    controls = words[:, 1:].mean(-1)
-    larger = controls.argmax(-1) + 1
-    return _TaskTests(
-        words=_lift_over(words, larger, seed),
-        answers=_lift_over(answers, larger, seed),
-    )
-
-
 def _lift_over(
     effects: Float[ndarray, "head value prompt"], control: Int[ndarray, " head"], seed: int
 ) -> _Lift:
-    """The effect of each head's mean output less that of a control."""
+    """The effect of each head's mean output less that of a control, tested over prompts."""
     heads = np.arange(len(effects))
     of_own_task = effects[:, 0]
     lift = of_own_task - effects[heads, control]
@@ -413,13 +392,22 @@ def effects_by_head(
 
     An effect holds in a task if both lower bounds are above 0, and q < 0.01 over heads × tasks.
     """
-    # tests of each head in each task
-    tests = [_task_tests(effect, seed) for effect in effects]
-    lift = np.stack([test.words.mean for test in tests], axis=1)
-    lift_low = np.stack([test.words.low for test in tests], axis=1)
-    p_values = np.stack([test.words.p_values for test in tests], axis=1)
-    among = np.stack([test.answers.mean for test in tests], axis=1)
-    among_low = np.stack([test.answers.low for test in tests], axis=1)
+    # in each task the effect of each head less its larger control, shuffled and zero-shot prompts
+    # as one
+    of_words: list[_Lift] = []
+    of_answers: list[_Lift] = []
+    for effect in effects:
+        by_prompt = effect.mean(4)
+        words, answers = by_prompt.reshape(2, -1, VALUES, by_prompt.shape[-1])
+        controls = words[:, 1:].mean(-1)
+        larger = controls.argmax(-1) + 1
+        of_words.append(_lift_over(words, larger, seed))
+        of_answers.append(_lift_over(answers, larger, seed))
+    lift = np.stack([task.mean for task in of_words], axis=1)
+    lift_low = np.stack([task.low for task in of_words], axis=1)
+    p_values = np.stack([task.p_values for task in of_words], axis=1)
+    among = np.stack([task.mean for task in of_answers], axis=1)
+    among_low = np.stack([task.low for task in of_answers], axis=1)
     # heads × tasks are tested together
     q_values = adjusted(p_values.ravel()).reshape(p_values.shape)
     holds = (lift_low > 0) & (among_low > 0) & (q_values < MAX_Q)
@@ -428,6 +416,7 @@ def effects_by_head(
     draws = resample(len(names), np.random.default_rng(seed))
     low, high = interval(lift.T, weights, draws)
     low_among, _ = interval(among.T, weights, draws)
+    # the halves are every other task, so that a tag does not rest on a few similar tasks
     layer, head = np.indices(effects[0].shape[1:3]).reshape(2, -1)
     columns = {
         "layer": np.asarray(layers)[layer],

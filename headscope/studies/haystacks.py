@@ -20,16 +20,15 @@ from headscope.causal.haystack_answers import (
     haystack_answers,
     questions_of,
 )
-from headscope.causal.head_set import Head, heads_by_layer, matched_sets
+from headscope.causal.head_set import Head, heads_by_layer, matched_sets, written_norms
 from headscope.causal.intervention import AttentionRead, HeadsSet
 from headscope.causal.kept_keys import Tile, TokensOnKeys, chosen_rows
-from headscope.causal.loss import logits_of
+from headscope.causal.loss import at_labels, log_probabilities
 from headscope.causal.rerun import CleanRun, Rerunner, single_tokens
 from headscope.corpus.window import Window
 from headscope.heads import head_name
 from headscope.models.engines.attention import CleanKeys
 from headscope.models.families import refuse_encoder
-from headscope.models.layout.projections import output_matrix
 from headscope.options import Device, Names, Positive, Revision, Seed, Source
 from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
@@ -40,8 +39,7 @@ from headscope.statistics.ratio import estimate
 from headscope.statistics.result import Result
 from headscope.stimuli.haystack import HAYSTACK, NULL
 from headscope.stimuli.stimulus import StimulusConfig
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
@@ -114,6 +112,7 @@ def haystacks(
     with progress_bar(progress) as bar:
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "study haystack")
+        # a run is tested on the lengths that its tags come from
         stated = None if run is None else run.info["settings"].get("haystack")
         names = tuple(haystack or stated or DEFAULT)
         config = StimulusConfig(
@@ -152,6 +151,7 @@ def haystacks(
         steps.finish()
 
     table = pd.concat(answers, ignore_index=True)
+    # the tagged heads together, because one of several retrieval heads alone may be backed up
     table["ablated"] = np.concatenate(changes, 1)[0] if changes else np.nan
     refused = refused_lengths(accuracies(table, seed=seed), chance_of(names))
     notes = list(refused.values())
@@ -164,6 +164,7 @@ def haystacks(
             f"{effect['mean']:.2f} nats [{effect['low']:.2f}, {effect['high']:.2f}], {sets} random "
             f"sets by {effect['random_mean']:.2f} on average (p = {effect['p_value']:.3f})"
         )
+    # the published score, which needs answers that are copied, should rank the heads alike
     heads_table = compared_scores(loaded.attention_layers, masses, copies)
     ranks = heads_table[["mass", "copy_rate"]].corr("spearman").iloc[0, 1]
     largest = [set(heads_table.nlargest(LISTED, name).index) for name in ("mass", "copy_rate")]
@@ -172,6 +173,8 @@ def haystacks(
         f"over {len(heads_table)} heads, {len(largest[0] & largest[1])} of the first {LISTED} in "
         "common"
     )
+    # a model may find facts at the ends of a text and miss those in its middle, so that depths stay
+    # apart
     by_place = table.groupby(["length", "depth"], as_index=False)
     means = by_place[["correct", "log_probability", "ablated"]].mean()
     means = means.rename(columns={"correct": "accuracy"}).assign(questions=by_place.size()["size"])
@@ -217,9 +220,12 @@ class WindowReading:
         keys: list[ndarray] = []
         for query in queries.tolist():
             right = arrows.take((arrows.query == query) & arrows.right)
+            # an answer may stand at several places
             spans = {*zip(right.first.tolist(), right.last.tolist(), strict=True)}
             keys.append(np.concatenate([np.arange(a, b + 1) for a, b in sorted(spans)]))
         places = tuple(answer_tokens(window, query) for query in queries.tolist())
+        # rows of attention are kept at the tokens that predict the answer; all rows of a long
+        # window would not fit into memory
         positions = np.unique(np.concatenate(places) - 1)
         tiles: dict[tuple[int, int], Tensor] = {}
         clean: dict[int, CleanKeys] = {}
@@ -284,8 +290,8 @@ class WindowReading:
                 layer: at_questions.z[layer][-1:, :, members] for layer, members in by_layer.items()
             }
             states = rerunner.states(questions, HeadsSet(by_layer, unasked))
-            logs = logits_of(rerunner.network, states).float().log_softmax(-1)
-            of_sets.append(logs.cpu().gather(-1, label[:, None])[:, 0])
+            logs = log_probabilities(rerunner.network, states).cpu()
+            of_sets.append(at_labels(logs, label))
         untouched, *ablated = of_sets
         return (torch.stack(ablated) - untouched).double().numpy()
 
@@ -294,9 +300,8 @@ def mean_norms(rerunner: Rerunner, at_questions: CleanRun) -> dict[Head, float]:
     """Mean norm of each head's output z W_O at the questions."""
     norms: dict[Head, float] = {}
     for layer, z in at_questions.z.items():
-        matrix = output_matrix(rerunner.outputs[layer]).float().reshape(*z.shape[2:], -1)
-        written = torch.einsum("qhw,hwm->qhm", z[:, 0].float(), matrix).norm(dim=-1).mean(0)
-        for head, norm in enumerate(written.tolist()):
+        means = written_norms(rerunner.outputs[layer], z[:, 0]).mean(0)
+        for head, norm in enumerate(means.tolist()):
             norms[layer, head] = norm
     return norms
 

@@ -32,8 +32,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.runs.site import check_site, new_site
 from headscope.runs.write import write_file
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.study import Column, Study, study
-from headscope.studies.study_table import Command
+from headscope.studies.study import Column, Command, Study, study
 from headscope.views.study_result import StudyResult
 
 SEQUENCES, MAX_LENGTH = 500, 256
@@ -149,6 +148,7 @@ def headvis(
     corpora = text_of(run, corpus)
     with progress_bar(progress) as bar:
         model = model_of(run, source=source, device=device)
+        # all sequences are read once, for all heads together
         length = min(max_length, model.longest_window)
         windows = _windows(model, corpora, sequences, length)
         tokens = sum(len(window) for window in windows)
@@ -267,6 +267,7 @@ class Reading:
         """Numbers of the windows whose strongest cells are kept."""
         self.largest: Float[ndarray, "window head"] = np.zeros((len(windows), len(heads)))
         """Largest attention beyond the first token's row and column and the diagonal."""
+        # sums alone are kept, as patterns of all windows would not fit into memory
         self._sums: dict[str, Float[ndarray, " head"]] = defaultdict(self._zeros)
         self._counts: dict[str, Float[ndarray, " head"]] = defaultdict(self._zeros)
         self._tiles: dict[tuple[int, int], list[_Tile]] = defaultdict(list)
@@ -296,6 +297,7 @@ class Reading:
         # tiles of rows come in order
         first = 0
         for rows in attention.rows:
+            # both are needed: metrics of attention take shares, and entropy logarithms
             values = rows[0, heads].float()
             if attention.logarithms:
                 logarithms = values
@@ -356,6 +358,7 @@ class Reading:
         parts = []
         for number in sorted(number for number, _ in sample):
             for tile in self._tiles[index, number]:
+                # weaker cells could not be seen, and would make the files large
                 row, rank = np.nonzero(tile.attention >= FAINTEST)
                 cells = StrongCells(
                     window=np.full(len(row), number),
@@ -481,6 +484,7 @@ def sample_sequences(
         if not len(members):
             continue
         count = min(per_tenth, len(members))
+        # at random within a tenth, so that the typical is shown beside the extreme
         picks = rng.choice(members, count, replace=False).tolist()
         picks.sort(key=lambda number: (-largest[number], number))
         for number in picks:
@@ -522,6 +526,7 @@ def head_file(
     # tokens that are looked at or from, the first token left out
     inner = cells.some((cells.query > 0) & (cells.key > 0))
     lengths = [len(window) for window in texts.windows]
+    # histograms are of all sequences, though few are written
     maxima, bins = np.histogram(largest.clip(0, 1), BINS, (0, 1))
     # distances from queries to their strongest key, if it has enough attention
     pairs = inner.some(inner.attention >= TOP_PAIR)

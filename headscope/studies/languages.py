@@ -39,8 +39,7 @@ from headscope.statistics.tags import (
 )
 from headscope.stimuli.natural_text import TextWindows
 from headscope.stimuli.stimulus import TextTokenizer
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.studies.sweep import sweep, where
 from headscope.studies.sweep_folder import COMPLETE
 from headscope.views.study_figure import HeatMap
@@ -408,6 +407,7 @@ def lift_bounds(
         lifts = resampled_lifts(counted, relation, parallel=parallel, seed=seed)
         means = lifts.mean(1)
         low, high = np.nanquantile(means, ends, axis=0)
+        # runs of one model have the same heads
         first = counted[0]
         columns: dict[str, Any] = {
             "layer": np.repeat(first.numbers, first.heads),

@@ -63,11 +63,21 @@ def match_heads(first: RunName, second: RunName) -> StudyResult:
     Raises:
         RunError: a folder without a run, or fewer than 3 common relations that tell heads apart.
     """
-    # scores on the relations that tell heads apart in both runs
+    # a relation weighs as much as it tells heads apart reliably in both runs
     runs = (the_run(first), the_run(second))
     names = run_names((first, second))
-    scores = _common_scores(runs, names)
-    one, other, roots = scores.first, scores.second, scores.roots
+    first_lifts, second_lifts = _lifts(runs[0]), _lifts(runs[1])
+    common = first_lifts.lift.columns.intersection(second_lifts.lift.columns)
+    weights = first_lifts.reliability(common) * second_lifts.reliability(common)
+    weights = weights[weights > 0]
+    if len(weights) < MIN_RELATIONS:
+        raise RunError(
+            f"{names[0]} and {names[1]} have {len(weights)} common relations that tell heads "
+            f"apart, and a match needs {MIN_RELATIONS}: classify both with the same --types"
+        )
+    roots = np.sqrt(weights.to_numpy())
+    one = _scores(runs[0], first_lifts.lift[weights.index], roots)
+    other = _scores(runs[1], second_lifts.lift[weights.index], roots)
     queries = _unit(one.scores, roots)
     similarity = queries @ _unit(other.scores, roots).T
     # of equally similar heads, the one of the same layer and number
@@ -107,15 +117,6 @@ class _Scores(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _CommonScores:
-    """Scores of both runs' heads, and the roots of the weights of the common relations."""
-
-    first: _Scores
-    second: _Scores
-    roots: Float[ndarray, " relation"]
-
-
-@dataclass(frozen=True, eq=False)
 class _Lifts:
     """Lifts of heads × relations, and their standard errors."""
 
@@ -127,25 +128,6 @@ class _Lifts:
         noise = self.error[relations].pow(2).mean()
         variance = self.lift[relations].var(ddof=0)
         return (1 - noise / variance).fillna(0).clip(lower=0)
-
-
-def _common_scores(runs: tuple[Result, Result], names: tuple[str, ...]) -> _CommonScores:
-    # a relation weighs as much as it tells heads apart reliably in both runs
-    first, second = _lifts(runs[0]), _lifts(runs[1])
-    common = first.lift.columns.intersection(second.lift.columns)
-    weights = first.reliability(common) * second.reliability(common)
-    weights = weights[weights > 0]
-    if len(weights) < MIN_RELATIONS:
-        raise RunError(
-            f"{names[0]} and {names[1]} have {len(weights)} common relations that tell heads "
-            f"apart, and a match needs {MIN_RELATIONS}: classify both with the same --types"
-        )
-    roots = np.sqrt(weights.to_numpy())
-    return _CommonScores(
-        first=_scores(runs[0], first.lift[weights.index], roots),
-        second=_scores(runs[1], second.lift[weights.index], roots),
-        roots=roots,
-    )
 
 
 def _scores(run: Result, lifts: pd.DataFrame, roots: Float[ndarray, " relation"]) -> _Scores:

@@ -38,8 +38,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.statistics.columns import rows_of_head
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TEXT as TEXT_STIMULUS
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Bars
 from headscope.views.study_result import StudyResult
 
@@ -155,8 +154,7 @@ def patch(
         steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
         patching = _Patching(rerunner, pair, compared, (one, other), steps)
         table = patching.effects([Patch(*head) for head in places])
-        size = table[["recovered", "lost"]].abs().max(axis=1)
-        rows = size.sort_values(ascending=False, kind="stable").index[:EDGE_HEADS]
+        rows = by_size(table).index[:EDGE_HEADS]
         strongest = [places[row] for row in sorted(rows)] if edges else []
         of_edges = patching.effects(_edges(pair, strongest, edges))
         table = pd.concat([table, of_edges], ignore_index=True)
@@ -170,6 +168,7 @@ def patch(
         table[f"{name}_token"] = [
             "" if pd.isna(position) else window.strings[int(position)] for position in table[name]
         ]
+    # cells that the relations of a head's tags target: what its tags say of this prompt
     cells_of = {head: _cells_of_tags(run, head, window) for head in strongest}
     relations = []
     for row in table.itertuples():
@@ -177,8 +176,7 @@ def patch(
         relations.append(";".join(cells.get((row.query, row.key), ())))
     table = table.assign(relation=relations).reindex(columns=STUDY.names)
     # a terminal shows the heads, and the edges, with the largest effects
-    size = table[["recovered", "lost"]].abs().max(axis=1)
-    ordered = table.loc[size.sort_values(ascending=False, kind="stable").index]
+    ordered = by_size(table)
     listed = [ordered[ordered["kind"] == kind].head(LISTED) for kind in ("head", "edge")]
     notes = [*special_notes(model, [str(clean), str(corrupt)])]
     if len(window) != len(other_window):
@@ -210,6 +208,12 @@ def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
         for query, key in (divmod(cell, length) for cell in best):
             patches.append(Patch(layer, head, positions[query], positions[key]))
     return patches
+
+
+def by_size(table: pd.DataFrame) -> pd.DataFrame:
+    """Patches in the order of the larger of their two effects."""
+    size = table[["recovered", "lost"]].abs().max(axis=1)
+    return table.loc[size.sort_values(ascending=False, kind="stable").index]
 
 
 def first_difference(first: Sequence[str], other: Sequence[str]) -> int:

@@ -51,8 +51,7 @@ from headscope.studies.prune_orders import (
     single_head_windows,
     step_ends,
 )
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
 
@@ -174,6 +173,7 @@ def prune(
         save_pruned(loaded, ranking.orders[Order(name)][:count], folder)
         notes.append(f"written to {folder}: {count} heads masked in the order {name}")
     rises = table.pivot_table(index="share", columns="order", values="rise", sort=False)
+    # an encoder has no loss of a next token
     unit = "loss in nats per token" if loaded.attention_kind.predicts_next else "distance of states"
     return StudyResult(
         title=f"{name_of(loaded.name)}: rise of the {unit}, by share of heads masked; "
@@ -234,6 +234,7 @@ def ranked(
     rng = np.random.default_rng(seed)
     for draw in range(DRAWS):
         orders[Order(RANDOM, draw)] = rng.permutation(flat.size)
+    # tags come from a run, which a bare model lacks
     if ranks is not None:
         orders[Order(TYPE)] = type_order(flat, ranks)
     return Ranking(importance, orders)
@@ -260,6 +261,7 @@ def order_losses(
     for order, heads in orders.items():
         for step, count in enumerate(ends[1:-1], 1):
             changes[_step_name(order, step)] = heads_masked(model, heads[:count])
+    # all in one call, so that the layers below each change are computed once for all
     losses = text_losses(model, windows, changes, advance=advance)
     by_order = {}
     for order in orders:
@@ -286,6 +288,7 @@ def best_order(table: pd.DataFrame, share: float) -> str:
 
 def best_order_note(table: pd.DataFrame) -> str:
     """The order with the smallest mean rise over all shares, beside the mean random order."""
+    # with no head masked, and with all, every order is the same
     inner = table[table["share"].between(STEPS[1], STEPS[-2])]
     means = inner.groupby("order")["rise"].mean()
     best = means.drop(RANDOM).idxmin()
@@ -368,6 +371,7 @@ def _table(
     """A row for each order and share."""
     # random orders are not compared with themselves
     unknown = np.full((len(STEPS), 3), np.nan)
+    # shares are rounded to whole heads
     counts = step_ends(heads)
     rows = []
     for order, by_step in losses.items():

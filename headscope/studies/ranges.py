@@ -30,8 +30,7 @@ from headscope.progress import Progress, Steps, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run, text_of
 from headscope.runs.recorded_paths import name_of
 from headscope.stimuli.natural_text import TextWindows, readable
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Lines
 from headscope.views.study_result import StudyResult
 
@@ -138,6 +137,7 @@ def ranges(
                 steps.advance(length)
             curves[kind] = np.mean(masses, 0)
 
+    # a head needs a window if its output is another without it, whatever its pattern looks like
     shares = outputs.shares()
     table = _table(loaded, run, outputs, shares, curves)
     curve_rows = _curve_rows(table, outputs.sizes, shares, curves)
@@ -204,14 +204,20 @@ class WindowOutputs:
         key = torch.arange(tile.attention.shape[-1], device=output.device)
         distance = tile.query[:, None] - key
         in_sink = 1 - tile.attention.sum(-1, keepdim=True)  # what a learned sink takes
+
+        def add_to(sums: ndarray, by_query: Float[Tensor, "item head"]) -> None:
+            sums[row] += by_query.sum(0).double().cpu().numpy()
+
+        # what a head loses with each window, its attention renormalised over what is left
         for number, size in enumerate(self.sizes):
             is_near = (distance < size) | (key < FIRST)
             attention = tile.attention * is_near[:, None]
-            total = (attention.sum(-1, keepdim=True) + in_sink).clamp_min(1e-12)
-            lost = (output - tile.read_by(attention / total)).norm(dim=-1)
-            self._lost[number, row] += lost.sum(0).double().cpu().numpy()
-        self._norm[row] += output.norm(dim=-1).sum(0).double().cpu().numpy()
-        self._first[row] += tile.attention[..., :FIRST].sum((0, 2)).double().cpu().numpy()
+            total = attention.sum(-1, keepdim=True) + in_sink
+            of_window = tile.read_by(attention / total.clamp_min(1e-12))
+            add_to(self._lost[number], (output - of_window).norm(dim=-1))
+        add_to(self._norm, output.norm(dim=-1))
+        on_first = tile.attention[..., :FIRST].sum((0, 2))
+        self._first[row] += on_first.double().cpu().numpy()
         self._queries[row] += len(tile.query)
 
     def shares(self) -> Float[ndarray, "size layer head"]:
@@ -279,6 +285,7 @@ def induction_masses(
     of_query: dict[int, tuple[int, int]] = {}
     for number, distance in enumerate(distances):
         if distance in second:
+            # the key is the token after the query's earlier copy
             for query in range(second[distance] + read_from, second[distance] + COPY - 1):
                 of_query[query] = number, query - distance + 1
         else:
@@ -291,6 +298,7 @@ def induction_masses(
             of_heads: Tensor = tile.attention[item, :, key]
             masses[number, row[tile.layer]] += of_heads.double().cpu().numpy()
 
+    # these rows alone: the whole pattern of a long window would not fit into memory
     read_rows(model, tokens, np.array(sorted(of_query)), add)
     return masses / (COPY - 1 - read_from)
 
@@ -331,13 +339,18 @@ def _curve_rows(
 ) -> pd.DataFrame:
     """Each curve of each head, a row for each point."""
     points = [("output kept by a window", sizes, shares)]
-    points += [(f"induction, {kind}", distances_in(sizes[-1]), c) for kind, c in curves.items()]
-    names = [head_name(row.layer, row.head) for row in table.itertuples()]
+    distances = distances_in(sizes[-1])
+    for kind, masses in curves.items():
+        points.append((f"induction, {kind}", distances, masses))
+    names = head_names(table)
     parts: list[pd.DataFrame] = []
-    for name, tokens, values in points:
-        wide = pd.DataFrame(values.reshape(len(tokens), -1), index=list(tokens), columns=names)
-        long = wide.stack().rename("share").rename_axis(["tokens", "head"]).reset_index()
-        parts.append(long.assign(curve=name))
+    for curve, tokens, values in points:
+        by_head = values.reshape(len(tokens), -1)
+        wide = pd.DataFrame(by_head, index=list(tokens), columns=names)
+        # a distance without copies has no point
+        long = wide.stack().rename("share")
+        long = long.rename_axis(["tokens", "head"]).reset_index()
+        parts.append(long.assign(curve=curve))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -347,6 +360,12 @@ def _rows_of_figure(curve_rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFra
     inducing = table.sort_values("random", ascending=False, kind="stable")
     half = FIGURE_HEADS // 2
     strongest = pd.concat([longest.head(half), inducing.head(half)])
-    names = {head_name(row.layer, row.head) for row in strongest.itertuples()}
-    rows = curve_rows[curve_rows["head"].isin(names)]
+    is_shown = curve_rows["head"].isin(head_names(strongest))
+    rows = curve_rows[is_shown]
+    # the distances double, so that as names they stand apart evenly
     return rows.assign(tokens=rows["tokens"].astype(str))
+
+
+def head_names(table: pd.DataFrame) -> list[str]:
+    """Names of the heads of a table, row by row."""
+    return [head_name(row.layer, row.head) for row in table.itertuples()]

@@ -38,8 +38,7 @@ from headscope.runs.recorded_paths import name_of
 from headscope.settings import Settings
 from headscope.statistics.result import Result
 from headscope.stimuli.natural_text import TextWindows
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import Points
 from headscope.views.study_result import StudyResult
 
@@ -123,6 +122,7 @@ def redundancy(
                 layers = []
                 notes.append(f"queries, keys and values are not compared: {error}")
             mean, count = mean_divergences(model, text, queries, bar)
+    # patterns say what heads attend to, and CKA what they read there
     table = _head_table(run, mean, layers)
     by_layer = layer_means(table)
     return StudyResult(
@@ -313,18 +313,16 @@ class LayerInputs:
         mean = self.moments[0, 1:] / count
         second_moments = self.moments[1:, 1:] / count
         covariance = second_moments - mean.outer(mean)
-        columns = [self._mean_similarity(weights, covariance) for weights in self.weights]
-        return torch.stack(columns, 1).numpy()
-
-    def _mean_similarity(
-        self, weights: Float[Tensor, "group width d_model"], covariance: Tensor
-    ) -> Float[Tensor, " head"]:
-        """Mean CKA with the others, the same for heads that share a key or value head."""
-        cka = linear_cka(weights.cpu().double(), covariance)
-        with_others = cka.sum(1) - cka.diagonal()
-        mean = with_others / (len(cka) - 1)
         heads = len(self.weights[0])
-        return repeat(mean, "group -> (group head)", head=heads // len(cka))
+        columns = []
+        for weights in self.weights:
+            cka = linear_cka(weights.cpu().double(), covariance)
+            with_others = cka.sum(1) - cka.diagonal()
+            of_groups = with_others / (len(cka) - 1)
+            # heads that share a key or value head have the same similarity
+            of_heads = repeat(of_groups, "group -> (group head)", head=heads // len(cka))
+            columns.append(of_heads)
+        return torch.stack(columns, 1).numpy()
 
 
 def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
@@ -337,6 +335,7 @@ def watched_layers(model: Model, hooks: ExitStack) -> list[LayerInputs]:
     heads = engine.dimensions.heads
     layers = []
     for module in projection_modules(plain_network_of(model)):
+        # CKA of linear maps needs the covariance of their inputs alone, not the outputs
         matrices = input_projections(module, engine.dimensions)
         # the heads of a group share keys and values
         query, key, value = (matrix.reshape(-1, matrix.shape[-1]) for matrix in matrices)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from headscope.options import checked
-from headscope.studies.study_table import Command
+from headscope.studies.study_table import Command as Command
 
 if TYPE_CHECKING:
     import pandas as pd

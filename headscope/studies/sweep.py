@@ -38,8 +38,7 @@ from headscope.runs.folder import is_run
 from headscope.runs.recorded_paths import lies, shorten_paths
 from headscope.settings import Settings
 from headscope.statistics.tags import countable_types
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.studies.sweep_folder import (
     COMPLETE,
     FAILED,
@@ -232,6 +231,7 @@ def _run(
         else:
             name, revision = where(model, cell.revision)
             settings = {**spec.settings, "revision": revision, "out": folder}
+            # cells of one model follow each other, so that one process loads it once
             backend = backend or LastModel()
             run = classify(name, corpus or None, progress=progress, backend=backend, **settings)
         return with_counts(cell, run.heads, countable_types(run.evidence_with_thresholds))

@@ -171,6 +171,7 @@ class SweepFolder:
             reference = model_name(model)
             name = self._name(reference)
             corpus_names = tuple(self._name(path) for path in corpus)
+            # a sweep that is called again with more models keeps the runs that it has
             cell = earlier.get((name, revision, corpus_names))
             # a free name for a new run: model, revision and the first corpora
             if cell is None:

@@ -25,8 +25,7 @@ from headscope.options import Flag, Name, PathName
 from headscope.paths import given_file
 from headscope.resolve import RunName, the_run
 from headscope.statistics.result import Result
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.studies.verify_agreement import (
     Scores,
     correlation_over_heads,
@@ -165,7 +164,8 @@ def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, o
             f"{table['metric'].iloc[0]} has {len(table)} scores of {table['layer'].max() + 1} × "
             f"{table['head'].max() + 1}"
         )
-    # ranks over all heads, within layers, and with heads permuted within layers
+    # ranks over all heads and within layers; with heads permuted within layers, the correlation
+    # that is left comes from depth alone
     published = table["value"].to_numpy().reshape(masses.shape)
     over_heads = correlation_over_heads(published, masses)
     within_layers = correlation_within_layers(published, masses)
@@ -229,25 +229,23 @@ def _differences(run: Result, table: pd.DataFrame) -> Iterator[str]:
     """What differs between the published scores and the run's, and the heads that differ most."""
     for source in table["source"].unique():
         yield f"published: {source}"
-    yield f"this run: {_conditions(run.info)}"
+
+    # precision, length and text change masses, and may explain a low correlation
+    info = run.info
+    model = info["model"]
+    conditions = [" in ".join(filter(None, [model["name"], model.get("dtype")]))]
+    tokens = info.get("text_read", {}).get("tokens")
+    if tokens:
+        corpora = ", ".join(corpus_title(corpus) for corpus in info["corpora"]["asked"])
+        conditions.append(f"{tokens:,} tokens of {corpora}")
+        conditions.append(f"windows of at most {info['settings']['max_length']} tokens")
+    yield f"this run: {', '.join(conditions)}"
     yield "ρ is Spearman's correlation with its 95 % interval; permuted: heads within their layers"
     for row in table.to_dict("records"):
         yield (
             f"{row['metric']}, {row['relation']}: {row['stimulus']}. Ranks differ most "
             f"(published, run): {row['disagreeing']}"
         )
-
-
-def _conditions(info: dict[str, Any]) -> str:
-    """Precision, length and text of a run."""
-    model = info["model"]
-    parts = [" in ".join(filter(None, [model["name"], model.get("dtype")]))]
-    tokens = info.get("text_read", {}).get("tokens")
-    if tokens:
-        corpora = ", ".join(corpus_title(corpus) for corpus in info["corpora"]["asked"])
-        parts.append(f"{tokens:,} tokens of {corpora}")
-        parts.append(f"windows of at most {info['settings']['max_length']} tokens")
-    return ", ".join(parts)
 
 
 FILE_COLUMNS = ["model", "revision", "metric", "layer", "head", "value"]
@@ -381,6 +379,7 @@ def _head_metrics(content: dict[str, Any], model: str) -> pd.DataFrame:
     names = [name for name, values in metrics.items() if isinstance(values, list)]
     if not names:
         raise ValueError("metrics has no list of scores by layer and head")
+    # layers without attention are all 0 there, and have no heads in the run
     values = np.stack([np.asarray(metrics[name], float) for name in names])
     has_attention = values.any(axis=(0, 2))
     values = values[:, has_attention]

@@ -246,6 +246,7 @@ class LabelJudge:
         # the run has no evidence for this label
         types = dict.fromkeys(relation.partition("/")[0] for relation in labelled.meaning.relations)
         types.pop(WRITES, None)
+        # the sentence names the command that would measure it
         options = f"--types {','.join(types)}" if types else "--direct-effects"
         if labelled.meaning.test:
             sentence = (

@@ -24,9 +24,7 @@ from headscope.options import Device, Flag, Revision, Source
 from headscope.progress import Progress, progress_bar
 from headscope.resolve import ModelOrRun, model_of, run_named, the_model
 from headscope.runs.recorded_paths import name_of
-from headscope.statistics.result import Result
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_figure import HeatMap
 from headscope.views.study_result import StudyResult
 
@@ -86,11 +84,17 @@ def weights(
             device = device if isinstance(model, str) else "auto"  # a model in memory stays there
             loaded = the_model(model, revision=revision, device=device, engine="lens")
         factors = head_factors(loaded)
+        # heads compose to some degree whatever they do: random ones of their shapes are the bar
         random = random_composition(factors)
         table = _table(loaded, factors)
         bar(1, 1)
+    # of a run the tags of each head, and of the head that its keys come from
     if run is not None:
-        table = _with_patterns(table, run)
+        patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
+        names = map(head_name, patterns["layer"], patterns["head"])
+        relation_of = dict(zip(names, patterns["relation"], strict=True))
+        table = table.merge(patterns, how="left")
+        table["k_from_relation"] = table["k_from"].map(relation_of).fillna("")
     title = (
         f"{name_of(loaded.name)}: evidence on {len(table)} heads from the weights; 99.9th "
         f"percentile of the K-composition of random matrices: {random:.3f}"
@@ -101,16 +105,6 @@ def weights(
         values={"k_random_p999": random},
         draw=STUDY.draw,
     )
-
-
-def _with_patterns(table: pd.DataFrame, run: Result) -> pd.DataFrame:
-    """The table with the tags of a run, and those of the heads in `k_from`."""
-    patterns = run.heads[["layer", "head", "primary", "relation", "mass"]]
-    names = map(head_name, patterns["layer"], patterns["head"])
-    relation_of = dict(zip(names, patterns["relation"], strict=True))
-    table = table.merge(patterns, how="left")
-    source_relation = table["k_from"].map(relation_of).fillna("")
-    return table.assign(k_from_relation=source_relation)
 
 
 def _table(model: Model, factors: HeadFactors) -> pd.DataFrame:
@@ -133,6 +127,7 @@ def _table(model: Model, factors: HeadFactors) -> pd.DataFrame:
     scores = scores.reshape(len(table), len(table)).T
     best = np.nan_to_num(scores, nan=-1).argmax(1)
     best_score = scores[np.arange(len(table)), best]
+    # the first layer has no earlier heads
     has_source = np.isfinite(scores).any(1)
     positions = zip(layer.tolist(), head.tolist(), strict=True)
     names = np.array([head_name(*position) for position in positions])
@@ -180,17 +175,33 @@ def head_factors(model: Model) -> HeadFactors:
             "matrices: that takes a LayerNorm or RMSNorm before attention, none behind it, and an "
             "architecture for which TransformerLens folds; headscope classify needs no folding"
         )
-    # the query of a centred stream has one direction less
-    layers = [_layer(model, layer) for layer in range(model.layers)]
-    query = torch.stack([matrices.query for matrices in layers])
+    of_layers: dict[str, list[Tensor]] = {name: [] for name in ("W_Q", "W_K", "W_V", "W_O")}
+    for layer in range(model.layers):
+        block = model.bridge.blocks[layer]
+        norm_gain = gain(model, block.ln1)
+        for name, matrices in of_layers.items():
+            matrix = getattr(block.attn, name, None)
+            if not isinstance(matrix, Tensor) or matrix.ndim != 3:
+                raise ModelError(
+                    f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head"
+                )
+            folded = on_cpu(matrix)
+            if name == "W_O":
+                # a norm that centres removes what all coordinates have in common
+                if writes_centred(model):
+                    folded = centre(folded, -1)
+            else:
+                # the norm before attention becomes a part of what reads its output
+                folded = norm_gain * folded
+                if reads_centred(model):
+                    folded = centre(folded, -2)
+                # query head h reads the key/value head h // (heads per group)
+                folded = folded.repeat_interleave(model.heads // len(folded), 0)
+            matrices.append(folded)
+    query, key, value, output = (torch.stack(matrices) for matrices in of_layers.values())
+    # a centred stream has one direction less
     removed = 1 if writes_centred(model) else 0
-    return HeadFactors(
-        query=query,
-        key=torch.stack([matrices.key for matrices in layers]),
-        value=torch.stack([matrices.value for matrices in layers]),
-        output=torch.stack([matrices.output for matrices in layers]),
-        free=query.shape[-2] - removed,
-    )
+    return HeadFactors(query, key, value, output, free=query.shape[-2] - removed)
 
 
 def _folds(model: Model) -> bool:
@@ -204,16 +215,6 @@ def _folds(model: Model) -> bool:
             return False
     ends_with_norm = "ln_final" in model.bridge._modules
     return ends_with_norm and getattr(model.bridge.adapter, "supports_fold_ln", True)
-
-
-@dataclass(frozen=True)
-class _LayerFactors:
-    """The folded matrices of one layer's query heads; see `HeadFactors`."""
-
-    query: Float[Tensor, "head d_model d_head"]
-    key: Float[Tensor, "head d_model d_head"]
-    value: Float[Tensor, "head d_model d_value"]
-    output: Float[Tensor, "head d_value d_model"]
 
 
 def reads_centred(model: Model) -> bool:
@@ -241,34 +242,6 @@ def on_cpu(weight: Tensor) -> Tensor:
 def centre(weight: Tensor, dim: int) -> Tensor:
     """A weight less its mean along one dimension."""
     return weight - weight.mean(dim, keepdim=True)
-
-
-def _layer(model: Model, layer: int) -> _LayerFactors:
-    block = model.bridge.blocks[layer]
-    matrices = []
-    for name in ("W_Q", "W_K", "W_V", "W_O"):
-        matrix = getattr(block.attn, name, None)
-        if not isinstance(matrix, Tensor) or matrix.ndim != 3:
-            raise ModelError(
-                f"{model.name}: layer {layer} shows no Q, K, V and O matrix of each head"
-            )
-        matrices.append(on_cpu(matrix))
-    query, key, value, output = matrices
-    norm_gain = gain(model, block.ln1)
-
-    def folded(matrix: Tensor) -> Tensor:
-        read = norm_gain * matrix
-        if reads_centred(model):
-            read = centre(read, -2)
-        # query head h reads the key/value head h // (heads per group)
-        return read.repeat_interleave(model.heads // len(read), 0)
-
-    return _LayerFactors(
-        query=folded(query),
-        key=folded(key),
-        value=folded(value),
-        output=centre(output, -1) if writes_centred(model) else output,
-    )
 
 
 def copying_scores(

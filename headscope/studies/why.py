@@ -147,6 +147,7 @@ def _answer(
     ordered = of_head.loc[evidence_order(of_head)]
     first: Row = {str(name): value for name, value in ordered.iloc[0].items()}
     shown_tags = distinct_tags(ordered)
+    # several relations with one general label are one tag
     names = tag_names(shown_tags)
     tags = marked_names(shown_tags, names)
     best = _best(run, at, first)
@@ -231,8 +232,20 @@ def _tasks(circuits: Sequence[Mapping[str, Any]], name: str) -> Iterator[str]:
 def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     """The text that was read, and the relations that it cannot decide."""
     info = run.info
-    name = one_line(name_of(run.name))
-    yield f"read: {name}, {one_line(_text_read(run))}{_scope(measured)}"
+    corpora = info.get("corpora", {})
+    text = ", ".join(corpora.get("asked", ())) or "synthetic stimuli"
+    read = info.get("text_read") or {}
+    if read.get("tokens"):
+        text = f"{read['tokens']:,} tokens of {text}"
+
+    # a model that was read for some heads alone has other q values than a run
+    scope = ""
+    if measured:
+        numbers = sorted({layer for layer, _ in measured})
+        layers = ", ".join(layer_name(layer) for layer in numbers)
+        scope = f"; {layers} only: q values correct for their heads"
+    yield f"read: {one_line(name_of(run.name))}, {one_line(text)}{scope}"
+    # a quick run leaves tests out, so that its verdicts are preliminary
     added = info.get(PRELIMINARY, ())
     if added:
         yield f"{PRELIMINARY}, not measured: {'; '.join(added)}"
@@ -246,25 +259,6 @@ def _notes(run: Result, measured: Sequence[tuple[int, int]]) -> Iterator[str]:
     for note in info.get("notes", ()):
         if note[:12].isupper():
             yield f"note: {note}"
-
-
-def _text_read(run: Result) -> str:
-    """The corpora of a run, and their tokens where they were counted."""
-    corpora = run.info.get("corpora", {})
-    names = ", ".join(corpora.get("asked", ())) or "synthetic stimuli"
-    read = run.info.get("text_read") or {}
-    if read.get("tokens"):
-        return f"{read['tokens']:,} tokens of {names}"
-    return names
-
-
-def _scope(measured: Sequence[tuple[int, int]]) -> str:
-    """The layers that were read, if the model was read for some heads alone."""
-    numbers = sorted({layer for layer, _ in measured})
-    if not numbers:
-        return ""
-    layers = ", ".join(layer_name(layer) for layer in numbers)
-    return f"; {layers} only: q values correct for their heads"
 
 
 def _best(run: Result, at: tuple[int, int], row: Row) -> str:

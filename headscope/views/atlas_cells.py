@@ -48,6 +48,7 @@ def atlas_cells(run: Result) -> list[AtlasCell]:
     """All heads of a run, layer by layer."""
     cells = []
     for row in run.heads.sort_values(["layer", "head"]).to_dict("records"):
+        # the letter has room for one sign, and the title for all cautions of all tags
         primary = str(row["primary"])
         star = STAR if has_caution(row, PRELIMINARY) else ""
         tags = [marked_tag(row, name) for name in str(row["tags"]).split(";") if name]

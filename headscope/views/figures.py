@@ -138,6 +138,7 @@ def layers_figure(run: Result, width: float | None = None) -> Figure:
     axes = figure.axes[0]
     sizes = run.heads.groupby(["layer", "primary"]).size()
     counts = sizes.unstack(fill_value=0)
+    # types in the order of the legend, one upon the other
     below = np.zeros(len(counts))
     for name in _types(run):
         if name in counts:
@@ -163,6 +164,7 @@ def relations_figure(run: Result, width: float | None = None, *, most: int = 30)
     above = (best["ci_high"] - best["lift"]).clip(lower=0)
     axes.errorbar(best["mass"], rows, xerr=[below, above], fmt="none", ecolor="black", lw=1)
     axes.plot(best["control"], rows, "k|", markersize=7)
+    # the name of the head stands beside its relation, because each relation has another best head
     names = []
     for row in best.itertuples():
         head = head_name(row.layer, row.head)
@@ -192,6 +194,7 @@ def _figure(run: Result, width: float, height: float, *, has_letters: bool = Fal
     full_height = height + _LINE * (title_lines + legend_lines)
     figure = Figure(figsize=(width, full_height), layout="constrained")
     axes = figure.subplots()
+    # title and legend stand outside the axes, so that cells keep their size whatever the names
     figure.suptitle(title, fontsize=_SMALL)
     axes.tick_params(labelsize=_SMALL)
     figure.legend(
@@ -216,6 +219,7 @@ def pattern_figure(view: AttentionView) -> Figure:
         )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()
+    # cells that a causal query cannot see stay white, and are not drawn as attention of 0
     pattern = np.ma.array(view.pattern)
     if not view.sees_future:
         is_later = np.triu(np.ones((size, size), bool), 1)

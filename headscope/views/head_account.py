@@ -130,14 +130,17 @@ def explain_tags(
     What a condition asks stands behind its name where the text first names it. Of a near miss the
     conditions that hold are named in one line, unless `relation` asks for it.
     """
+    # a head's name and types first, then everything in short
     rows = rows_to_report(table, layer, head, relation)
     paragraphs = [f"{head_name(layer, head)}: {', '.join(rows.names)}"]
     if rows.all.empty:
         paragraphs.append(f"No tag: no relation has a lift above {NEAR_LIFT}.")
     else:
         paragraphs.append(_listed("In short:", findings(rows.all, thresholds)))
+    # every tag with its conditions; each is explained where the text first names it
     accounts = Accounts(thresholds)
     paragraphs += accounts.of(rows.tagged)
+    # what came closest, from the least decided to what was refused
     near_misses = {
         "Not identifiable": rows.undecided,
         INCONCLUSIVE.capitalize(): rows.inconclusive,

@@ -14,7 +14,7 @@ from itertools import groupby
 from headscope.heads import layer_name
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.result import Result
-from headscope.views.atlas_cells import AtlasCell, atlas_cells, caution_legend, colour_share
+from headscope.views.atlas_cells import atlas_cells, caution_legend, colour_share
 from headscope.views.colours import colour, is_sink_type, letter, type_class, type_style
 
 REPORT = "headscope.views.report"
@@ -44,8 +44,17 @@ def atlas_html(run: Result) -> str:
     """Layers × heads as an HTML table; each cell says its head, tags and lift when hovered."""
     rows = []
     for layer, cells in groupby(atlas_cells(run), key=lambda cell: cell.layer):
-        of_layer = "".join(map(_cell, cells))
-        rows.append(f'<tr><th style="text-align:right">{layer_name(layer)}</th>{of_layer}</tr>')
+        of_layer = []
+        for cell in cells:
+            style = _style(cell.type, cell.share)
+            if cell.is_below_baseline:
+                style += ";outline:1.5px solid #1b1b1f;outline-offset:-1.5px"
+            of_layer.append(
+                f'<td title="{escape(cell.title)}" style="{style};text-align:center;'
+                f'min-width:18px">{escape(cell.letter)}</td>'
+            )
+        heading = f'<th style="text-align:right">{layer_name(layer)}</th>'
+        rows.append(f"<tr>{heading}{''.join(of_layer)}</tr>")
     # each type with its letter, its colour and its number of heads
     entries = []
     for name, count in run.heads["primary"].value_counts().items():
@@ -59,16 +68,6 @@ def atlas_html(run: Result) -> str:
     return (
         f'<div style="overflow-x:auto"><b>{name}</b>{marked}<br>{" ".join(entries)}{cautions}'
         f'<table style="font-size:11px;line-height:1.2">{"".join(rows)}</table></div>'
-    )
-
-
-def _cell(cell: AtlasCell) -> str:
-    style = _style(cell.type, cell.share)
-    if cell.is_below_baseline:
-        style += ";outline:1.5px solid #1b1b1f;outline-offset:-1.5px"
-    return (
-        f'<td title="{escape(cell.title)}" style="{style};text-align:center;min-width:18px">'
-        f"{escape(cell.letter)}</td>"
     )
 
 

@@ -33,6 +33,7 @@ def describe_models() -> RenderableType:
     table = plain_table(*COLUMNS, unwrapped=("layout", "engine"))
     for row in layout_table().itertuples(index=False):
         table.add_row(*row)
+    # from what ships to what users have: packages, the hub, then folders and files
     return Group(
         Text("Names of models\n", style="bold"),
         Text("  mini           the small trained model that ships inside headscope"),

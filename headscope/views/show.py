@@ -140,6 +140,7 @@ class AttentionView:
     def grid(self) -> RenderableType:
         """The pattern as shaded blocks, a row per query; for a terminal, colours or not."""
         names = [visible(token) for token in self.tokens]
+        # names stand right, so that the rows of the triangle begin below each other
         width = max(len(name) for name in names)
         sees_future = self.sees_future
         lines = [RichText(one_line(self.title), style="bold")]
@@ -149,6 +150,7 @@ class AttentionView:
             seen = self.pattern[query, :keys]
             for share in seen:
                 line.append(_shade(float(share)) * 2, Style(color="blue"))
+            # shades are coarse: the strongest key stands behind each row with its number
             best = int(seen.argmax())
             line.append(f" {names[best]} {seen[best]:.2f}", Style(dim=True))
             lines.append(line)
@@ -256,6 +258,7 @@ def show(
             included.
     """
     check_names(head)
+    # patterns that were read before are shown as they are; no model is loaded
     if isinstance(model, Patterns):
         if text is not None or generate or plain or chat:
             raise HeadscopeError(
@@ -264,12 +267,14 @@ def show(
         return _show_patterns(model, head)
     if text is None:
         raise HeadscopeError("text is missing: a model reads a text, and only patterns need none")
+    # a text that no tokenizer takes is refused before a model is loaded
     check_unicode(text)
     loaded, _ = model_or_run(model, source=source, revision=revision, device=device)
     loaded = loaded.with_plain_prompts(plain).in_chat(chat)
     every = range(loaded.heads)
     places = heads_of_names(head, loaded.attention_layers, every, loaded.check_head)
     shown_text = _read_text(loaded, text, generate)
+    # layers and numbers are read as a rectangle, of which the chosen heads are a part
     layers = sorted({layer for layer, _ in places})
     numbers = sorted({number for _, number in places})
     array = read_patterns(loaded, shown_text.window, layers, numbers, np.float32)

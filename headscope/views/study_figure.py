@@ -48,7 +48,12 @@ class Plot(ABC):
         optional_package("a figure", "matplotlib")
         from matplotlib.figure import Figure
 
-        rows_of_panel = self._rows_of_panel(title, table)
+        rows_of_panel = [(title.split(": ")[0], table)]
+        if self.panels:
+            rows_of_panel = []
+            for values, rows in table.groupby(list(self.panels), sort=False):
+                name = " ".join(str(value) for value in values)
+                rows_of_panel.append((name, rows))
         height = self.height(table) * len(rows_of_panel)
         figure = Figure(figsize=(6.0, height), layout="constrained")
         subplots = figure.subplots(len(rows_of_panel), squeeze=False)[:, 0]
@@ -57,16 +62,6 @@ class Plot(ABC):
             axes.tick_params(labelsize=7)
             self.draw(axes, rows)
         return figure
-
-    def _rows_of_panel(self, title: str, table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-        """The title and the rows of each panel."""
-        if not self.panels:
-            return [(title.split(": ")[0], table)]
-        panels = []
-        for values, rows in table.groupby(list(self.panels), sort=False):
-            name = " ".join(str(value) for value in values)
-            panels.append((name, rows))
-        return panels
 
     def height(self, table: pd.DataFrame) -> float:
         """Inches of a panel."""
@@ -93,6 +88,7 @@ class Lines(Plot):
 
     def draw(self, axes: Axes, table: pd.DataFrame) -> None:
         """Draw the rows of one panel; text has places in the order of the rows."""
+        # the mean at each place as a line, and the spread of the rows there as a band
         places = table[self.x].unique()
         low, high = (column or self.y for column in self.band)
         numbers = table.astype({self.y: float})
@@ -217,6 +213,7 @@ class HeatMap(Plot):
         wide = table.pivot(index=self.y, columns=self.x, values=self.value)
         wide = wide.astype(float)
         largest = float(wide.abs().max(axis=None))
+        # white is 0 in every figure, so that both signs have the same scale
         limit = largest if largest > 0 else 1.0
         colours = colormaps["RdBu_r"].with_extremes(bad="#d9d9d9")
         image = axes.imshow(wide, cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
@@ -251,6 +248,7 @@ class HeatMap(Plot):
         self, axes: Axes, table: pd.DataFrame, wide: pd.DataFrame, image: AxesImage
     ) -> set[str]:
         """Write the letter of the first type of each cell, and return the types written."""
+        # the legend names the types whose letters are written, and no others
         written = set()
         for row in table.to_dict("records"):
             column = wide.columns.get_loc(row[self.x])

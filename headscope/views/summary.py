@@ -106,6 +106,7 @@ def _title(run: Result) -> str:
 def _about_run(run: Result) -> Iterator[Text]:
     """Lines on the run as a whole: its text, its settings, its loss and its precision."""
     info = run.info
+    # what limits every tag of the run comes first
     if run.preliminary:
         yield Text(f"all tags are {PRELIMINARY}: a quick run", style="bold yellow")
     for note in _few_documents(run):
@@ -117,14 +118,17 @@ def _about_run(run: Result) -> Iterator[Text]:
             f"read {read['tokens']:,} of {read['of']:,} tokens: the rest (--all) would change "
             f"about {count} tag{'s' * (count != 1)}"
         )
+    # a type without tags may be one that this text cannot decide
     if decidable := info.get("decidable"):
         yield Text(
             f"this text can decide {decidable['relations']} of {decidable['of']} relations that "
             "can give tags: those with at least 50 queries in enough documents, and enough hard "
             "queries"
         )
+    # what another run may differ in
     if settings := not_default(dict(info.get("settings", {}))):
         yield Text(f"not the default: {settings}")
+    # a model that knows less than token frequencies was loaded wrong, or reads another language
     if loss := info.get("text_loss"):
         model = loss["model"]
         unigram = loss["unigram"]
@@ -136,6 +140,7 @@ def _about_run(run: Result) -> Iterator[Text]:
         )
         is_sound = model is not None and model < unigram
         yield Text(sentence, style="" if is_sound else "bold red")
+    # half precision moves masses a little, and the run says how far
     precision = info.get("precision") or {}
     if "tokens" in precision:
         line = f"precision: {precision['dtype']}, because {precision['reason']}"
@@ -221,6 +226,7 @@ def head_lines(
         {} if partial is None else {name: f"partial sink {m:.2f}" for name, m in partial.items()}
     )
     table = plain_table("head", "tags", "relation", "mass", "control", "lift", "95 %", "replicates")
+    # a row per head: its tags, or what it comes closest to
     for row in heads.itertuples():
         name = head_name(row.layer, row.head)
         reason = None if undecided_heads is None else undecided_heads.get(name)
@@ -237,6 +243,7 @@ def head_lines(
             _interval(row.ci_low, row.ci_high),
             *_numbers(row.replicates),
         )
+    # only what stands in the table is explained below it
     is_open = [
         undecided_heads is not None and name in undecided_heads.index
         for name in table.columns[0].cells
@@ -264,6 +271,7 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
     """A line and a table of the strongest heads for each type, with the same widths of columns."""
     rows = best.groupby("type", sort=False).head(STRONGEST)
     rows = rows.assign(relation=shown_relations(rows))
+    # tables of all types have the same columns, so that one heading serves all
     width_of_column = {
         "head": 6,
         "relation": max(len(name) for name in [*rows["relation"], "relation"]),

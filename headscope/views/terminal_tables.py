@@ -76,6 +76,7 @@ def _widths_of(column: Column, has_header: bool) -> TextWidths:
     texts = [str(cell) for cell in column.cells]
     if has_header:
         texts.append(str(column.header))
+    # text that may not wrap is one word
     lines = [line for text in texts for line in text.split("\n")]
     words = lines if column.no_wrap else [word for line in lines for word in line.split()]
     least = column.min_width or 1

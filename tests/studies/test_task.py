@@ -20,8 +20,7 @@ from headscope.progress import Steps, announced_costs, silent
 from headscope.stimuli.tasks import read_task
 from headscope.studies.task.circuit import Judge, areas, judged_circuit
 from headscope.studies.task.measuring import Measuring, Stages, Statistics
-from headscope.studies.task.result import FILES
-from headscope.studies.task.sentences import competence_sentences
+from headscope.studies.task.result import FILES, competence_sentences
 from tests.oracles.integrated_gradients import by_integrated_gradients, curve, runner_of
 from tests.oracles.planted_circuits import (
     OUT,

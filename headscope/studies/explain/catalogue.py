@@ -111,6 +111,7 @@ class Texts:
             query.append(positions)
             gate.append(kinds_of_tokens(window)[positions])
             row_end.append(window.attention_kind.row_end(positions, len(window)))
+        # windows that fit come first, then those that choose, so that each part is a slice of rows
         counts = [len(positions) for positions in query]
         fitting = len(split.fit)
         choosing = len(split.choose)
@@ -123,6 +124,8 @@ class Texts:
                 if len(block.cell):
                     blocks_of_feature.setdefault(entries.feature, []).append(block)
             first_row += len(range(_first_query(text_window), len(text_window), step))
+        # most cells have the value 0 of most features, so that the others alone are kept, side by
+        # side
         blocks = list(chain(*blocks_of_feature.values()))
         cell_counts = [0]
         for blocks_of_one in blocks_of_feature.values():

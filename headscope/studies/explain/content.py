@@ -90,6 +90,7 @@ def stream_rows(
     has_bigrams = reads_bigrams(model)
     times = 3 if has_bigrams else 1
 
+    # the parts of a batch are the text itself, single tokens and pairs of tokens
     def take(attention: LayerAttention) -> None:
         pattern = next(attention.probabilities()).cpu()
         content = None

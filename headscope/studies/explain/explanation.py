@@ -35,8 +35,7 @@ from headscope.studies.explain.content import LayerRows, stream_rows
 from headscope.studies.explain.feature_model import FeatureModel, explain_layer
 from headscope.studies.explain.fit import Selector
 from headscope.studies.explain.pattern_scores import SCORES
-from headscope.studies.study import Study, study, table_columns
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study, table_columns
 from headscope.views.study_result import StudyResult
 
 FEATURES, WINDOWS = 12, 56
@@ -174,6 +173,7 @@ def explain(
 def _term_rows(fitted: FeatureModel) -> list[dict[str, object]]:
     """The rows of a head's features."""
     rows = []
+    # the worth of a feature is its own, and the scores are those of the whole model
     for rank, term in enumerate(fitted.terms, start=1):
         row: dict[str, object] = {
             "layer": fitted.layer,
@@ -232,6 +232,8 @@ def read_split_windows(
             "narrow"
         )
         windows_read = [replace(window, document=i) for i, window in enumerate(windows_read)]
+    # three parts of the text must differ: a model that is chosen on what it was fitted to has too
+    # many features
     if len(windows_read) < PARTS:
         raise CorpusError(
             f"{', '.join(map(str, corpora))}: {len(windows_read)} windows of text; a model needs "

@@ -79,6 +79,7 @@ def unexplained(
         window = texts.windows[index]
         of_key = excess[window_of_row == index].sum(0)[: len(window)]
         kinds = [GATES[kind] for kind in kinds_of_tokens(window).tolist()]
+        # a sink is named apart from the token that happens to stand there
         kinds[0] = FIRST_TOKEN
         _add(by_class, kinds, of_key)
         _add(by_token, window.strings[1:], of_key[1:])
@@ -196,6 +197,7 @@ def term_logits(
     for weighted in model.terms:
         name = weighted.feature.name
         gate = GATES.index(weighted.queries) if weighted.queries else -1
+        # bigrams have values that come from the head itself, not from the text
         if weighted.feature == BIGRAMS:
             term = BIGRAMS_TERM
         elif name in number_of_feature:
@@ -293,9 +295,12 @@ def explain_layer(
         values = texts.values(terms, content=content)
         fitted = fit(values[:, selection], drafts[head].weights, steps=4)
         bits_of_model = bits(values, fitted.weights)
-        pattern = log_pattern(
-            torch.tensordot(fitted.weights, values[:, judged], 1), judge.seen
-        ).exp()
+
+        def pattern_by(weights: Tensor) -> Float[Tensor, "row key"]:
+            logits = torch.tensordot(weights, values[:, judged], 1)
+            return log_pattern(logits, judge.seen).exp()
+
+        pattern = pattern_by(fitted.weights)
         # each feature is worth what is lost without it
         weights = fitted.weights.tolist()
         weighted = []
@@ -303,8 +308,10 @@ def explain_layer(
             lost = bits_without(judge, values[:, judged], fitted, index) - bits_of_model
             pairs = ""
             if term == BIGRAMS_TERM:
-                without = _without_content(judge, values[:, judged], fitted, index)
-                pairs = raised_pairs(texts, pattern - without)
+                # pairs of tokens between which there would be less attention without bigrams
+                others = fitted.weights.clone()
+                others[index] = 0
+                pairs = raised_pairs(texts, pattern - pattern_by(others))
             weighted_feature = WeightedFeature(
                 feature=texts.feature(term),
                 queries=GATES[term.gate] if term.gate >= 0 else "",
@@ -313,6 +320,7 @@ def explain_layer(
                 pairs=pairs,
             )
             weighted.append(weighted_feature)
+        # sentences name the features in this order
         weighted.sort(key=lambda feature: -feature.unique.value)
         return FeatureModel(
             layer=rows.layer,
@@ -326,12 +334,3 @@ def explain_layer(
         )
 
     return map_heads(explain, len(drafts))
-
-
-def _without_content(
-    judge: JudgedRows, values: Float[Tensor, "term row key"], fitted: Fitted, index: int
-) -> Float[Tensor, "row key"]:
-    """The feature model's pattern with the weight of one feature at 0."""
-    weights = fitted.weights.clone()
-    weights[index] = 0
-    return log_pattern(torch.tensordot(weights, values, 1), judge.seen).exp()

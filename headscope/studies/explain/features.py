@@ -274,6 +274,7 @@ def trees(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         last_key = words.last[key[is_seen]]
         pairs = distinct(span_pairs(query_token, first_key, last_key))
         yield cells(Feature(f"tree {name}", "syntactic"), pairs.query, pairs.key)
+    # a root has no head, so that no link names it
     roots = words.last[~has_head]
     yield all_seen(Feature("key root", "syntactic"), window, roots)
 
@@ -367,6 +368,7 @@ def marks(window: Window, lexicon: TokenFacts) -> Iterator[FeatureCells]:
         keys = np.flatnonzero(is_mark)
         if not len(keys):
             continue
+        # a head may attend to all marks, or to one of them: the first, or the nearest
         yield all_seen(Feature(f"mark {kind}", "delimiter"), window, keys)
         first = Feature(f"first mark {kind}", "delimiter")
         yield all_seen(first, window, keys[:1], itself=False)

@@ -97,6 +97,8 @@ def newton(
     penalty = RIDGE * rows
     base = torch.zeros_like(attention).masked_fill(~seen, -torch.inf).flatten()
 
+    # the loss and the pattern come from one pass over the cells, in place: they are as large as all
+    # patterns of the head
     def at(weights: Tensor) -> tuple[float, Tensor]:
         logits = torch.addmv(base, flat.T, weights).view_as(attention)
         largest = logits.amax(-1, keepdim=True)
@@ -336,13 +338,24 @@ class LayerFit:
         self.limit = self._least_gain(PAYS)
         self.least_worth = self._least_gain(WORTH)
         self.least_of_bigrams = self._least_gain(BIGRAMS_PAY)
+        # gains of all candidates need the mass of each under the head, once, and under its model,
+        # after each step
         self.target_mass = selector.masses(fitted)
         self.pattern = torch.empty(fitted.shape)
         # begin with the initial features that the texts have, without a gate
         numbers = {feature.name: number for number, feature in enumerate(self.texts.features)}
         terms = [Term(numbers[name], -1) for name in BASE if name in numbers]
         self.drafts = [Draft(list(terms), torch.zeros(len(terms))) for _ in attention]
-        map_heads(self._begin, len(self.drafts))
+
+        def begin(head: int) -> None:
+            draft = self.drafts[head]
+            values = self._values(head, draft.terms)
+            fitted = self._fit(head, values, draft.weights)
+            draft.weights = fitted.weights
+            draft.best = self._judge(head, values, fitted.weights)
+            self.pattern[head] = fitted.pattern
+
+        map_heads(begin, len(self.drafts))
 
     def _least_gain(self, share: float) -> Float[Tensor, " head"]:
         """Nats on the choosing rows that a feature must bring each head: a share of its bits."""
@@ -376,14 +389,6 @@ class LayerFit:
         self._thin(head, with_bigrams)
         if draft.best - with_bigrams.best >= float(self.least_of_bigrams[head]):
             self.drafts[head] = with_bigrams
-
-    def _begin(self, head: int) -> None:
-        draft = self.drafts[head]
-        values = self._values(head, draft.terms)
-        fitted = self._fit(head, values, draft.weights)
-        draft.weights = fitted.weights
-        draft.best = self._judge(head, values, fitted.weights)
-        self.pattern[head] = fitted.pattern
 
     def _extend(self, gains: Gains, head: int) -> None:
         draft = self.drafts[head]
@@ -441,50 +446,32 @@ class LayerFit:
 
         Worth is measured on the choosing rows, after a refit of the other features.
         """
-        # the features grow a little beyond their number, and the cheapest go
+        # features grow a little beyond their number, because one that pays at first may pay nothing
+        # beside later ones
         values = self._values(head, draft.terms)
         fitted = self._fit(head, values, draft.weights, steps=6)
         loss = self._judge(head, values, fitted.weights)
         while draft.terms:
             is_over = len(draft.terms) > self.features
             limit = np.inf if is_over else loss + float(self.least_worth[head])
-            fewer = self._without_one(head, values, fitted, limit)
-            if fewer is None:
+            # the first goes whose removal keeps the loss below the limit, from the cheapest by
+            # curvature on
+            inverse = fitted.inverse
+            curvature_cost = fitted.weights**2 / inverse.diagonal() / 2
+            for term in curvature_cost.argsort().tolist()[:TRIED_REMOVALS]:
+                remaining = [other for other in range(len(values)) if other != term]
+                # start at the minimum of the quadratic approximation where the term's weight is 0
+                step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
+                start = (fitted.weights - step)[remaining]
+                refitted = self._fit(head, values[remaining], start)
+                loss_without = self._judge(head, values[remaining], refitted.weights)
+                if loss_without < limit:
+                    break
+            else:
                 break
-            draft.terms = [draft.terms[term] for term in fewer.remaining]
-            values = values[fewer.remaining]
-            fitted = fewer.fitted
-            loss = fewer.loss
+            draft.terms = [draft.terms[number] for number in remaining]
+            values = values[remaining]
+            fitted = refitted
+            loss = loss_without
         draft.weights = fitted.weights
         draft.best = loss
-
-    def _without_one(
-        self, head: int, values: Tensor, fitted: Fitted, limit: float
-    ) -> _Fewer | None:
-        """The model without the first feature whose removal keeps the loss below a limit.
-
-        Features are tried from the cheapest by curvature on; None if no removal does.
-        """
-        curvature_cost = fitted.weights**2 / fitted.inverse.diagonal() / 2
-        for term in curvature_cost.argsort().tolist()[:TRIED_REMOVALS]:
-            remaining = [other for other in range(len(values)) if other != term]
-            # start at the minimum of the quadratic approximation where the term's weight is 0
-            inverse = fitted.inverse
-            step = inverse[:, term] * fitted.weights[term] / inverse[term, term]
-            start = (fitted.weights - step)[remaining]
-            refitted = self._fit(head, values[remaining], start)
-            loss = self._judge(head, values[remaining], refitted.weights)
-            if loss < limit:
-                return _Fewer(remaining=remaining, fitted=refitted, loss=loss)
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class _Fewer:
-    """A feature model without one of its features."""
-
-    remaining: list[int]
-    """Numbers of the other features."""
-    fitted: Fitted
-    loss: float
-    """Divergence on the choosing rows in nats."""

@@ -70,6 +70,7 @@ class Program:
         with _reported(self.file, f"{self.name} fails"):
             result = np.asarray(self.function(tokens), dtype=float)
         size = len(tokens)
+        # a row that is negative or not finite would spread to all scores
         is_valid = np.isfinite(result) & (result >= 0)
         if result.shape != (size, size) or not is_valid.all():
             raise HeadscopeError(
@@ -240,6 +241,8 @@ class _Scorer:
         rows = []
         for head, attention_of_head, fitted in zip(heads, of_heads.attention, models, strict=True):
             judged = attention_of_head[self.texts.judged]
+            # the first token alone is what most heads attend to, so that any program must explain
+            # more than this
             pattern = torch.zeros_like(judged)
             pattern[:, 0] = 1
             by_explanation = {

@@ -225,6 +225,7 @@ def _unseen_windows(
         max_length=min(LENGTH, model.context),
         seed=seed,
     )
+    # a document that was begun there is left out whole, because its windows resemble each other
     seen_documents: set[int] = set()
     unseen: list[Window] = []
     tokens = 0
@@ -318,6 +319,10 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
     is_stated = (of_models["order"] == RANDOM) & (of_models["share"] == TITLE_SHARE)
     stated = of_models[is_stated].iloc[0]
     before = f"; perplexity {exp(clean.mean):.1f} with their own" if predicts else ""
+
+    def draw_distances(result: StudyResult) -> Figure:
+        return _OF_ENCODERS.figure(result.title, result.table)
+
     # the terminal shows a column for each replacement
     by_replacement = table.pivot_table(
         index=["order", "share"], columns="replacement", values=column, sort=False
@@ -329,13 +334,8 @@ def _result(model: Model, table: pd.DataFrame, clean: TextLoss, notes: list[str]
         terminal_table=by_replacement.reset_index(),
         notes=notes,
         values={"loss": clean.mean, "tokens": int(clean.tokens.sum())},
-        draw=STUDY.draw if predicts else _draw_distances,
+        draw=STUDY.draw if predicts else draw_distances,
     )
-
-
-def _draw_distances(result: StudyResult) -> Figure:
-    """The figure of an encoder."""
-    return _OF_ENCODERS.figure(result.title, result.table)
 
 
 def _by_document(losses: Sequence[TextLoss], documents: Int[ndarray, " window"]) -> TextLoss:

@@ -39,6 +39,8 @@ CHOOSES, JUDGES = 0, 1
 
 def heads_to_measure(estimates: Mapping[str, Float[ndarray, " head"]]) -> list[int]:
     """The heads with the largest estimates of each kind, those of both kinds in turn."""
+    # plain gradients miss saturated heads, and smoothed ones miss others, so that the first of both
+    # are measured
     orders = [np.argsort(-np.abs(values), kind="stable")[:OF_EACH] for values in estimates.values()]
     in_turn = np.stack(orders, 1).flatten().tolist()
     return list(dict.fromkeys(in_turn))[:MOST_MEASURED]
@@ -88,6 +90,7 @@ def joint_effects(
     # one suspect alone has no other to stand in for it
     if len(suspects) < 2:
         return {}
+    # what the last of them takes, when nothing is left to stand in for it
     names = "-".join(head_name(*head) for head in suspects)
     run = partial(runner.without, suspects)
     without_all = measuring.array(f"joint-{names}", run, layers=0)
@@ -118,6 +121,7 @@ def choose_heads(
         prompts: those that choose.
         tests: number of heads of the model.
     """
+    # an effect on the prompts that judge must not choose
     of_half = {head: np.where(prompts, effect, np.nan) for head, effect in effects.items()}
     q_values = statistics.q_values(of_half, tests)
     members = []
@@ -287,9 +291,13 @@ def in_other_words(
     runner = TaskRunner(chose.rerunner, prompts, metric=chose.metric, method=chose.method)
     statistics = Statistics(prompts.groups, measuring.statistics.seed)
     other = replace(measuring, runner=runner, statistics=statistics)
+    # the same heads are measured one by one, and a circuit is chosen here too
     effects = exact_effects(other, measured, prefix="other-")
     floor = other.array("other-floor", lambda: runner.without(runner.heads), layers=0)
+    # the circuit was chosen on the other words, so that all prompts here can judge it
     with_members = other.array("other-only", lambda: runner.only(members), layers=0)
+    # both circuits are compared as sets: heads that serve the words and not the task are in one
+    # alone
     every = np.ones(prompts.count, bool)
     whole_effect = float((floor - runner.clean).mean())
     chosen_here = choose_heads(effects, whole_effect, statistics, every, len(runner.heads))

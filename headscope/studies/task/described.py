@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from headscope.causal.head_set import Head
 from headscope.causal.paths import VIAS, PathReader
@@ -27,6 +29,16 @@ LEAST_PATH = 0.01
 """Least estimate of a path, as a share of the effect of replacing all heads."""
 
 
+def largest_cells(sizes: Float[ndarray, ...], count: int, *, least: float = 0.0) -> list[int]:
+    """Flat numbers of the largest cells of an array, from `least` on and above 0.
+
+    >>> largest_cells(np.array([[3.0, 0.0], [1.0, 2.0]]), 3, least=1.5)
+    [0, 3]
+    """
+    cells = np.argsort(-sizes, axis=None, kind="stable")[:count]
+    return [cell for cell in cells.tolist() if sizes.flat[cell] >= least and sizes.flat[cell] > 0]
+
+
 def attention_edges(
     measuring: Measuring, attention: TaskAttention, head: Head, *, cut: bool
 ) -> list[dict[str, Any]]:
@@ -41,18 +53,16 @@ def attention_edges(
     names = attention.roles.names
     statistics = measuring.statistics
     masses = attention.masses(head)
-    # edges that matter by the first order; where a head's effect is saturated, which has no
-    # gradient, those with the largest masses
+    # edges that matter by the first order; and those with the largest masses, because the effect
+    # of a saturated head has no gradient
     known = (~np.isnan(masses)).sum(0).clip(min=1)
     mass = np.nan_to_num(masses).sum(0) / known
     mass[:, np.array(names) == START] = 0  # what is moved goes there
-    estimated = np.abs(attention.cut_estimates(head).mean(0)) * (mass >= LEAST_MASS)
-    of_named = mass * (mass >= LEAST_MASS)
+    mass[mass < LEAST_MASS] = 0
+    estimated = np.abs(attention.cut_estimates(head).mean(0)) * (mass > 0)
+    of_named = mass.copy()
     of_named[np.array(names) == OTHER] = 0
-    strongest = []
-    for sizes_of_edges in (estimated, of_named):
-        cells = np.argsort(-sizes_of_edges, axis=None, kind="stable")[:CUTS]
-        strongest += [cell for cell in cells.tolist() if sizes_of_edges.flat[cell]]
+    strongest = [*largest_cells(estimated, CUTS), *largest_cells(of_named, CUTS)]
 
     # each edge once, with keys at like distance as a control, and its cut
     edges: list[dict[str, Any]] = []
@@ -104,6 +114,7 @@ def describe_heads(
     compares = measuring.runner.prompts.compares
     parts: dict[Head, dict[str, Any]] = {}
     for head in heads:
+        # from where to where it attends, and what it writes at the last token
         edges = attention_edges(measuring, attention, head, cut=cut)
         parts[head] = {"attention": edges, "writes": None}
         # without a wrong answer there is no difference
@@ -141,17 +152,17 @@ def confirmed_paths(
     least = LEAST_PATH * abs(floor)
     edges: list[dict[str, Any]] = []
     for receiver in members:
+        # estimates of all paths cost one pass, and exact runs one for each path
         senders = reader.senders(receiver)
         of_via = reader.estimates(receiver, at=attention.masks)
         measuring.steps.advance(1)
         # the strongest over queries, keys and values, senders and roles: of heads, then others
         means = np.stack([of_via[via].mean(0) for via in VIAS])
         is_head = np.array([sender.head is not None for sender in senders])[:, None]
-        strongest = []
-        for kind, limit in ((is_head, CONFIRMED), (~is_head, CONFIRMED // 2)):
-            sizes_of_kind = np.abs(means) * kind
-            cells = np.argsort(-sizes_of_kind, axis=None, kind="stable")[:limit]
-            strongest += [cell for cell in cells.tolist() if sizes_of_kind.flat[cell] >= least]
+        strongest = [
+            *largest_cells(np.abs(means) * is_head, CONFIRMED, least=least),
+            *largest_cells(np.abs(means) * ~is_head, CONFIRMED // 2, least=least),
+        ]
 
         # each of them in a run of its own
         for cell in strongest:

@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from headscope.causal.head_set import Head
 from headscope.causal.task_runner import TaskRunner
-from headscope.progress import Steps
+from headscope.progress import Steps, silent
 from headscope.runs.write import write_file
 from headscope.statistics.estimates import adjusted
 from headscope.statistics.ratio import estimate, interval, resample
@@ -92,13 +92,14 @@ class Statistics:
     def ratio(self, part: ByPrompt, total: ByPrompt) -> Interval:
         """Σ part ÷ Σ total over prompts; those with NaN are left out."""
         known = ~np.isnan(part)
+        # groups of prompts are resampled as one
         _, group = np.unique(self.groups[known], return_inverse=True)
         parts = np.bincount(group, part[known])
         totals = np.bincount(group, total[known])
-        # groups of prompts are resampled as one
         draws = resample(len(parts), np.random.default_rng(self.seed))
         low, high = interval(parts, totals, draws).tolist()
-        return {"mean": float(parts.sum() / totals.sum()), "low": low, "high": high}
+        mean = float(parts.sum() / totals.sum())
+        return {"mean": mean, "low": low, "high": high}
 
     def p_value(self, by_prompt: ByPrompt) -> float:
         """Two-sided test that the mean is 0; 1 if all are 0."""
@@ -125,7 +126,7 @@ class Measuring:
     runner: TaskRunner
     statistics: Statistics
     stages: Stages
-    steps: Steps
+    steps: Steps = field(default_factory=lambda: Steps(silent, 0))
 
     @property
     def layers(self) -> int:

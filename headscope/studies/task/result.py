@@ -1,10 +1,10 @@
-"""The result of a task: tables, `circuit.json`, the page and the figure."""
+"""The result of a task: tables, `circuit.json`, sentences, the page and the figure."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,24 +16,18 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from headscope.causal.head_set import Head
+from headscope.causal.roles import AFTER_FIRST, ANSWER, END, FIRST, OTHER, REPEAT, START, WRONG
 from headscope.causal.task_attention import TaskAttention
-from headscope.causal.task_runner import TaskRunner
 from headscope.heads import head_name, parse_head
 from headscope.options import Overwrite, PathName
 from headscope.runs.recorded_paths import name_of
 from headscope.runs.tables import table_to_csv
 from headscope.runs.write import write_files
 from headscope.studies.study import table_columns
-from headscope.studies.task.measuring import Statistics
-from headscope.studies.task.sentences import (
-    circuit_sentences,
-    competence_sentences,
-    differs_sentence,
-    head_sentences,
-)
+from headscope.studies.task.measuring import Measuring, Statistics
 from headscope.views.study_result import StudyResult
 from headscope.views.task_page import circuit_figure, plain, task_page
-from headscope.views.task_page.words import in_interval, number
+from headscope.views.task_page.words import in_interval, minus, number
 
 FILES = ("task.html", "circuit.svg", "circuit.json", "heads.csv", "attention.csv", "edges.csv")
 REPLACED_BY: Mapping[str, str] = {
@@ -41,6 +35,16 @@ REPLACED_BY: Mapping[str, str] = {
     "position": "mean by position",
     "zero": "zero",
     "resample": "corrupt prompt",
+}
+IN_WORDS: Mapping[str, str] = {
+    END: "the last token",
+    START: "the first token",
+    REPEAT: "the repeated word",
+    FIRST: "the first occurrence of the repeated word",
+    AFTER_FIRST: "the token after that first occurrence",
+    ANSWER: "the answer in the prompt",
+    WRONG: "the wrong answer in the prompt",
+    OTHER: "other tokens",
 }
 ATTENTION_COLUMNS = (
     *("layer", "head", "from", "to", "mass", "mass_low", "mass_high", "control"),
@@ -104,15 +108,16 @@ class TaskResult(StudyResult):
         Raises:
             WriteError: one of them is there already, or cannot be written.
         """
-        contents = (
-            task_page(self.circuit, self.patterns),
-            circuit_figure(self.circuit),
-            json.dumps(self.circuit, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-            self.csv(),
-            table_to_csv(self.attention),
-            table_to_csv(self.edges),
-        )
-        files = {Path(folder) / name: text for name, text in zip(FILES, contents, strict=True)}
+        circuit = json.dumps(self.circuit, indent=1, ensure_ascii=False, allow_nan=False)
+        contents = {
+            "task.html": task_page(self.circuit, self.patterns),
+            "circuit.svg": circuit_figure(self.circuit),
+            "circuit.json": f"{circuit}\n",
+            "heads.csv": self.csv(),
+            "attention.csv": table_to_csv(self.attention),
+            "edges.csv": table_to_csv(self.edges),
+        }
+        files = {Path(folder) / name: contents[name] for name in FILES}
         write_files(files, overwrite=overwrite)
         return list(files)
 
@@ -121,10 +126,7 @@ class TaskResult(StudyResult):
 class Findings:
     """What was measured on a task."""
 
-    runner: TaskRunner
-    statistics: Statistics
-    tags: Mapping[Head, str]
-    """Tags of each head, joined by `;`; empty without a run."""
+    measuring: Measuring
     attention: TaskAttention
     estimates: Mapping[str, Float[ndarray, " head"]]
     """Mean first-order estimates of all heads, by their kind."""
@@ -142,16 +144,17 @@ class Findings:
     @property
     def unit(self) -> str:
         """Unit of effects."""
-        return "of the prompts" if self.runner.metric == "accuracy" else "nats"
+        return "of the prompts" if self.measuring.runner.metric == "accuracy" else "nats"
 
-    def result(self, draw: Any) -> TaskResult:
+    def result(self, tags: Mapping[Head, str], draw: Any) -> TaskResult:
         """The tables, the circuit and the patterns.
 
         Args:
+            tags: of each head, joined by `;`; empty without a run.
             draw: draws the figure of the table of heads.
         """
-        runner, statistics = self.runner, self.statistics
-        records = self._head_records()
+        runner, statistics = self.measuring.runner, self.measuring.statistics
+        records = self._head_records(tags)
         roles = self.attention.roles
         clean = statistics.interval(runner.clean)
         replaced_by = REPLACED_BY[runner.method]
@@ -162,6 +165,7 @@ class Findings:
             *self.notes,
         ]
         model = runner.rerunner.model
+        # what the page and other programs need of each prompt
         prompts = []
         for prompt, text in enumerate(runner.prompts.texts):
             prompts.append(
@@ -173,6 +177,7 @@ class Findings:
                     "clean": float(runner.clean[prompt]),
                 }
             )
+        # everything that was found, as one document
         content = {
             "headscope": version("headscope"),
             "task": {
@@ -222,6 +227,7 @@ class Findings:
             for edge in record["attention"]:
                 attention_rows.append(position | _spread(edge, "mass", "cut"))
         edge_rows = [_spread(edge, "effect") for edge in self.edges]
+        # a quick run has estimates in place of effects
         columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
         if not self.effects:
             columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
@@ -242,13 +248,15 @@ class Findings:
             patterns=patterns,
         )
 
-    def _head_records(self) -> list[dict[str, Any]]:
+    def _head_records(self, tags: Mapping[Head, str]) -> list[dict[str, Any]]:
         """Every head as `circuit.json` has it, the largest effects first."""
-        statistics = self.statistics
-        q_values = statistics.q_values(self.effects, len(self.runner.heads))
+        statistics, heads = self.measuring.statistics, self.measuring.runner.heads
+        # heads that were not measured count as tests too, because the estimates chose the others
+        q_values = statistics.q_values(self.effects, len(heads))
         members = set(self.circuit["heads"])
         records = []
-        for row, head in enumerate(self.runner.heads):
+        for row, head in enumerate(heads):
+            # a head that was not measured has its estimates alone
             effect, joint_effect = self.effects.get(head), self.joint.get(head)
             record: dict[str, Any] = {
                 "name": head_name(*head),
@@ -260,7 +268,7 @@ class Findings:
                 "joint": None if joint_effect is None else statistics.interval(joint_effect),
                 "attribution": float(self.estimates["attribution"][row]),
                 "smooth": float(self.estimates["smooth"][row]),
-                "tags": self.tags.get(head, ""),
+                "tags": tags.get(head, ""),
                 "in_circuit": head_name(*head) in members,
                 "share": self.shares.get(head),
                 "attention": [],
@@ -270,6 +278,7 @@ class Findings:
             record["sentences"] = list(head_sentences(record, self.unit))
             records.append(record)
 
+        # measured heads first; of a quick run the estimates give the order
         def size(record: Mapping[str, Any]) -> float:
             effect = record["effect"]
             if self.effects:
@@ -280,9 +289,11 @@ class Findings:
 
     def _differs(self) -> str:
         """Which positions differ from the corrupt prompt; empty for another method."""
-        if self.runner.method != "resample":
+        runner, roles = self.measuring.runner, self.attention.roles
+        if runner.method != "resample":
             return ""
-        prompts, roles = self.runner.prompts, self.attention.roles
+        prompts = runner.prompts
+        # tokens that differ, counted by role: paths from elsewhere cannot have an effect
         of_prompt = {one.prompt: one for one in reversed(prompts.continuations)}
         counts: Counter[str] = Counter()
         moved = 0
@@ -309,3 +320,103 @@ def _spread(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
             f"{name}_high": interval.get("high"),
         }
     return row
+
+
+def role_in_words(role: str) -> str:
+    """A role as a sentence names it.
+
+    >>> role_in_words("end"), role_in_words("subject")
+    ('the last token', 'the subject')
+    """
+    return IN_WORDS.get(role, role if role.startswith("slot ") else f"the {role}")
+
+
+def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
+    """What a head does on a task, a sentence for each of its edges, then one on what it writes."""
+    head_effect = head["effect"]
+    for edge in head["attention"]:
+        line = (
+            f"{head['name']}: from {role_in_words(edge['from'])} to {role_in_words(edge['to'])} "
+            f"({number(edge['mass'])}"
+        )
+        if edge["control"] is not None:
+            line += f", control {number(edge['control'])}"
+        line += ")"
+        # both in the metric's unit: an edge can take more than its head, so that a share would
+        # mislead
+        if edge["cut"] is not None and head_effect is not None:
+            line += (
+                f"; without this edge {minus(edge['cut']['mean'])} {unit}, "
+                f"without the head {minus(head_effect['mean'])}"
+            )
+        yield line
+    # the direct effect on the logits, whatever later heads make of it
+    writes = head["writes"]
+    if writes is None:
+        return
+    raised = ", ".join(repr(token) for token, _ in writes["raises"][:3])
+    line = f"{head['name']} writes {minus(writes['answer']['mean'])} on the answer"
+    if writes["wrong"] is not None:
+        line += f" and {minus(writes['wrong']['mean'])} on the wrong one"
+    line += f" directly; over the prompts it raises {raised} most"
+    if writes["copies"] is not None:
+        line += f"; it copies what it attends to in {writes['copies']:.0%} of the prompts"
+    yield line
+
+
+def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str:
+    """Which positions differ between the prompts and the corrupt ones, and what follows.
+
+    Args:
+        counts: prompts in which a position of each role differs.
+        prompts: number of prompts.
+        moved: prompts whose corrupt prompt has another number of tokens.
+    """
+    if moved == prompts:
+        return "corrupt prompts have other numbers of tokens; they are aligned at their ends"
+    # with prompts of equal length the roles name what differs
+    parts = [f"{role} (in {count} of {prompts})" for role, count in counts.items()]
+    line = f"{', '.join(parts) or 'no position'} differ between prompt and corrupt prompt"
+    if moved:
+        line += f"; {moved} corrupt prompts have another number of tokens and differ everywhere"
+    return (
+        f"{line}; what comes before is the same in both, so that heads which act there alone have "
+        "no effect, and paths from there have none"
+    )
+
+
+def competence_sentences(
+    metric: str, clean: Float[ndarray, " prompt"], statistics: Statistics
+) -> Iterator[str]:
+    """In how many prompts the untouched model is right, where the metric does not say so."""
+    if metric != "difference":
+        return
+    # an average lead may come from few prompts
+    is_right = clean > 0
+    line = f"the answer is the more likely one in {is_right.sum()} of {len(clean)} prompts"
+    if statistics.interval(is_right.astype(float))["low"] <= 0.5:
+        line += ", no more than by guessing"
+    yield line
+
+
+def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
+    """The circuit as a terminal shows it; nothing if there is none."""
+    if not circuit["heads"]:
+        return
+    yield (
+        f"circuit of {len(circuit['heads'])} heads, chosen on one half of the prompts: "
+        f"{', '.join(circuit['heads'])}"
+    )
+    # judged on the prompts that did not choose, beside random sets on the same prompts
+    faithfulness = in_interval(circuit["faithfulness"], show=number)
+    by_random = float(np.mean([one["faithfulness"] for one in circuit["random"]]))
+    yield (
+        f"on the other half replacing all heads takes {number(circuit['total_effect'])} {unit}; "
+        f"these heads alone keep {faithfulness} of that, {circuit['sets']} random sets "
+        f"{number(by_random)} on average (p = {circuit['p_value']:.3f}); replacing these heads "
+        f"takes {number(circuit['completeness'])} of it (p = {circuit['completeness_p_value']:.3f})"
+    )
+    yield (
+        f"CPR {number(circuit['cpr'], 3)}, CMD {number(circuit['cmd'], 3)}; the circuits of both "
+        f"halves have {number(circuit['halves']['jaccard'])} of their heads in common"
+    )

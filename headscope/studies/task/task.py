@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -40,8 +40,7 @@ from headscope.progress import OnProgress, Progress, Steps, cost, progress_bar
 from headscope.resolve import ModelOrRun, model_or_run
 from headscope.runs.write import check_target
 from headscope.stimuli.tasks import MIN_PROMPTS, OptionalTask, Task, TaskSource, read_task
-from headscope.studies.study import Study, study
-from headscope.studies.study_table import Command
+from headscope.studies.study import Command, Study, study
 from headscope.studies.task.circuit import (
     CHOOSES,
     JUDGES,
@@ -176,12 +175,14 @@ def task(
         loaded, run = model_or_run(model, source=source, revision=revision, device=device)
         refuse_encoder(loaded, "task")
         loaded = loaded.with_plain_prompts(plain).in_chat(chat)
+        # groups are halved, because prompts of one group would be on both sides
         spelled = TaskPrompts.of(checked_task, loaded)
         if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
             raise CorpusError(
                 f"{spelled.name}: {len(np.unique(spelled.groups))} groups of prompts; to choose "
                 f"heads on one half and judge them on the other, {2 * MIN_PROMPTS} are needed"
             )
+        # the clean runs are kept, and their time foretells that of the others
         started = time.perf_counter()
         runner = TaskRunner(Rerunner(loaded), spelled, metric=metric, method=method)
         seconds = time.perf_counter() - started
@@ -205,27 +206,26 @@ def task(
             plain,
             None if loaded.tokenizer.template is None else loaded.tokenizer.template.text,
         )
+        measuring = Measuring(runner, statistics, Stages(folder, repr(key)))
+        # the first runs tell how long the others take
+        on_message(announcement(measuring, seconds, sets, quick=quick))
+        findings = estimated(measuring, bar) if quick else explained(measuring, bar, second, sets)
+
+        # tags on running text stand beside what heads do here
         tags: dict[Head, str] = {}
         if run is not None:
             for row in run.heads.itertuples():
                 tags[int(row.layer), int(row.head)] = str(row.tags)
-        explanation = _Explanation(
-            runner=runner,
-            tags=tags,
-            stages=Stages(folder, repr(key)),
-            statistics=statistics,
-        )
-        # the first runs tell how long the others take
-        on_message(explanation.announcement(seconds, sets, quick=quick))
-        result = explanation.quick(bar) if quick else explanation.explain(bar, second, sets)
+        result = findings.result(tags, STUDY.draw)
     if folder is not None:
         result.write(folder, overwrite=overwrite)
-        explanation.stages.remove()
+        measuring.stages.remove()
     return result
 
 
 def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Task, Method, Metric]:
     """The task, the method and the metric, by default those that the task allows."""
+    # a corrupt prompt changes what the task asks for and little else; means need no second prompt
     if method is None:
         method = "resample" if task.has_corrupt else "mean"
     if method in ("resample", "restore"):
@@ -239,6 +239,7 @@ def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Tas
             rows.append(replace(swapped, answer=row.wrong, wrong=row.answer))
         task = replace(task, rows=tuple(rows))
         method = "resample"
+    # a difference leaves out what raises or lowers both answers
     if metric is None:
         metric = "difference" if task.compares else "log-probability"
     if metric == "difference":
@@ -246,168 +247,161 @@ def _checked(task: Task, method: str | None, metric: Metric | None) -> tuple[Tas
     return task, cast(Method, method), metric
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Explanation:
-    """A model on a task whose stages are measured one after the other."""
+def announcement(measuring: Measuring, seconds: float, sets: int, *, quick: bool) -> str:
+    """A line on what is measured, and what it costs by the time of the first runs."""
+    runner = measuring.runner
+    prompts = runner.prompts
+    tokens = sum(len(text.strings) for text in prompts.texts)
+    # positions that the corrupt prompts do not change are not run again
+    unchanged = np.mean([clean.later.rows.start for clean in runner.clean_batches])
+    share = 1 - float(unchanged) * prompts.count / tokens
+    # the first runs are two of each prompt, or three with means
+    passes = 8.0
+    if not quick:
+        curve = len(sizes(len(runner.heads))) + 10
+        passes += MOST_MEASURED / 2 * share + (sets + curve / 2) * share + 30
+    resumed = "; an interrupted run goes on" if measuring.stages.resumed else ""
+    return (
+        f"{prompts.name}: {prompts.count} prompts, {tokens:,} tokens, heads replaced by "
+        f"{REPLACED_BY[runner.method]}; {cost(seconds / 2 * passes)}{resumed}"
+    )
 
-    runner: TaskRunner
-    tags: Mapping[Head, str]
-    """Tags of each head of the run, joined by `;`; empty without a run."""
-    stages: Stages
-    statistics: Statistics
 
-    def announcement(self, seconds: float, sets: int, *, quick: bool) -> str:
-        """A line on what is measured, and what it costs by the time of the first runs."""
-        prompts = self.runner.prompts
-        tokens = sum(len(text.strings) for text in prompts.texts)
-        # positions that the corrupt prompts do not change are not run again
-        unchanged = np.mean([clean.later.rows.start for clean in self.runner.clean_batches])
-        share = 1 - float(unchanged) * prompts.count / tokens
-        # the first runs are two of each prompt, or three with means
-        passes = 8.0
-        if not quick:
-            curve = len(sizes(len(self.runner.heads))) + 10
-            passes += MOST_MEASURED / 2 * share + (sets + curve / 2) * share + 30
-        resumed = "; an interrupted run goes on" if self.stages.resumed else ""
-        return (
-            f"{prompts.name}: {prompts.count} prompts, {tokens:,} tokens, heads replaced by "
-            f"{REPLACED_BY[self.runner.method]}; {cost(seconds / 2 * passes)}{resumed}"
+def _estimates(measuring: Measuring) -> dict[str, Float[ndarray, " head"]]:
+    """Mean first-order estimates of all heads, by their kind."""
+    attributions = measuring.runner.attributions
+    by_position = {
+        "attribution": measuring.stages.array("attribution", attributions),
+        "smooth": measuring.stages.array("smooth", partial(attributions, smooth=True)),
+    }
+    return {kind: values.sum(1).mean(0) for kind, values in by_position.items()}
+
+
+def estimated(measuring: Measuring, progress: OnProgress) -> Findings:
+    """Estimates by gradients alone, and the attention of the heads with the largest."""
+    runner, layers = measuring.runner, measuring.layers
+    # two gradients of about three passes each, and a pass that reads attention
+    steps = Steps(progress, 7 * layers)
+    estimates = _estimates(measuring)
+    steps.advance(6 * layers)
+    # without exact runs the estimates decide which heads are described
+    heads = [runner.heads[number] for number in heads_to_measure(estimates)[:DESCRIBED]]
+    attention = TaskAttention(runner, PromptRoles.of(runner.prompts.texts), heads)
+    described = describe_heads(measuring, attention, heads, {}, cut=False)
+    steps.finish()
+    return Findings(
+        measuring=measuring,
+        attention=attention,
+        estimates=estimates,
+        effects={},
+        described=described,
+        edges=[],
+        circuit=NO_CIRCUIT,
+        notes=["effects are first-order estimates by gradients; no head was run exactly"],
+    )
+
+
+def explained(
+    measuring: Measuring, progress: OnProgress, second: Task | None, sets: int
+) -> Findings:
+    """Everything: exact effects, the circuit, the heads' attention and writing, and paths.
+
+    Args:
+        measuring: the model on the task.
+        progress: called with the layers that have run, and all.
+        second: the task in other words.
+        sets: random sets beside the circuit.
+    """
+    runner, statistics, layers = measuring.runner, measuring.statistics, measuring.layers
+    count = len(runner.heads)
+    estimates = _estimates(measuring)
+    measured = [runner.heads[number] for number in heads_to_measure(estimates)]
+
+    # all layers that will run, as far as they are known now
+    of_layers = sum(layers - layer for layer, _ in measured)
+    judging = len(sizes(count)) + 2 * sets + 14
+    steps = Steps(
+        progress,
+        of_layers * (2 if second else 1)
+        + judging * layers // 2
+        + (2 * DESCRIBED * CUTS + 15 * CONFIRMED) * layers // 2
+        + 10 * layers,
+    )
+    measuring = replace(measuring, steps=steps)
+
+    # heads that may matter, one by one
+    effects = exact_effects(measuring, measured)
+    floor = measuring.stages.array("floor", lambda: runner.without(runner.heads))
+    whole_effect = float((floor - runner.clean).mean())
+
+    # a head with a backup does nothing alone, though what it writes would matter
+    joint = joint_effects(measuring, effects, estimates["smooth"], whole_effect)
+    decisive = {**effects, **joint}
+
+    # each half chooses a circuit; that of the first is judged on the second
+    halves = []
+    for half in (CHOOSES, JUDGES):
+        prompts = runner.prompts.halves == half
+        halves.append(choose_heads(decisive, whole_effect, statistics, prompts, count))
+    members = halves[CHOOSES]
+
+    # all heads in the order in which they are kept: measured ones first
+    chosen_on = runner.prompts.halves == CHOOSES
+    of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in decisive.items()}
+    order = by_size(of_half)
+    by_estimate = np.argsort(-np.abs(sum(estimates.values())), kind="stable")
+    in_turn = [runner.heads[number] for number in by_estimate.tolist()]
+    order += [head for head in in_turn if head not in effects]
+
+    # the circuit beside random sets, and what each head adds to it
+    circuit = dict(NO_CIRCUIT)
+    shares: dict[Head, float] = {}
+    notes: list[str] = []
+    if members:
+        judge = Judge(measuring, floor)
+        circuit |= judged_circuit(judge, members, order, sets, statistics.seed)
+        shares = judge.shares(members)
+    else:
+        notes.append(
+            f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
+            f"effect of at least {LEAST:.0%} of that of all heads"
         )
+    circuit["halves"] = heads_in_common(*halves)
+    if second is not None:
+        in_words = TaskPrompts.of(second, runner.rerunner.model)
+        circuit["other_words"] = in_other_words(measuring, in_words, members, measured)
 
-    def estimates(self) -> dict[str, Float[ndarray, " head"]]:
-        """Mean first-order estimates of all heads, by their kind."""
-        attributions = self.runner.attributions
-        by_position = {
-            "attribution": self.stages.array("attribution", attributions),
-            "smooth": self.stages.array("smooth", partial(attributions, smooth=True)),
-        }
-        return {kind: values.sum(1).mean(0) for kind, values in by_position.items()}
+    # the heads with the largest effects, from role to role
+    q_values = statistics.q_values(decisive, count)
+    largest = [head for head in by_size(decisive)[:DESCRIBED] if q_values[head] < MAX_Q]
+    heads = list(dict.fromkeys([*members, *largest]))
+    attention = TaskAttention(runner, PromptRoles.of(runner.prompts.texts), heads)
+    writes: Mapping[Head, Writing] = {}
+    try:
+        modules = find_paths(runner.rerunner.network, runner.rerunner.model.heads)
+        writes = writing(modules, attention, heads)
+    except ModelError as error:
+        notes.append(f"what heads write was not computed: {first_line(error)}")
+    described = describe_heads(measuring, attention, heads, writes, cut=True)
 
-    def quick(self, progress: OnProgress) -> TaskResult:
-        """Estimates by gradients alone, and the attention of the heads with the largest."""
-        layers = len(self.runner.rerunner.blocks)
-        measuring = Measuring(
-            self.runner, self.statistics, self.stages, Steps(progress, 7 * layers)
-        )
-        estimates = self.estimates()
-        measuring.steps.advance(6 * layers)
-        heads = [self.runner.heads[number] for number in heads_to_measure(estimates)[:DESCRIBED]]
-        attention = TaskAttention(self.runner, PromptRoles.of(self.runner.prompts.texts), heads)
-        parts = describe_heads(measuring, attention, heads, {}, cut=False)
-        measuring.steps.finish()
-        notes = ["effects are first-order estimates by gradients; no head was run exactly"]
-        return Findings(
-            runner=self.runner,
-            statistics=self.statistics,
-            tags=self.tags,
-            attention=attention,
-            estimates=estimates,
-            effects={},
-            described=parts,
-            edges=[],
-            circuit=NO_CIRCUIT,
-            notes=notes,
-        ).result(STUDY.draw)
-
-    def explain(self, progress: OnProgress, second: Task | None, sets: int) -> TaskResult:
-        """Everything: exact effects, the circuit, the heads' attention and writing, and paths.
-
-        Args:
-            progress: called with the layers that have run, and all.
-            second: the task in other words.
-            sets: random sets beside the circuit.
-        """
-        runner, statistics = self.runner, self.statistics
-        layers, count = len(runner.rerunner.blocks), len(runner.heads)
-        estimates = self.estimates()
-        measured = [runner.heads[number] for number in heads_to_measure(estimates)]
-        of_layers = sum(layers - layer for layer, _ in measured)
-        judging = len(sizes(count)) + 2 * sets + 14
-        steps = Steps(
-            progress,
-            of_layers * (2 if second else 1)
-            + judging * layers // 2
-            + (2 * DESCRIBED * CUTS + 15 * CONFIRMED) * layers // 2
-            + 10 * layers,
-        )
-        measuring = Measuring(runner, statistics, self.stages, steps)
-
-        # heads that may matter, one by one
-        effects = exact_effects(measuring, measured)
-        floor = self.stages.array("floor", lambda: runner.without(runner.heads))
-        whole_effect = float((floor - runner.clean).mean())
-
-        # a head with a backup does nothing alone, though what it writes would matter
-        joint = joint_effects(measuring, effects, estimates["smooth"], whole_effect)
-        decisive = {**effects, **joint}
-
-        # each half chooses a circuit; that of the first is judged on the second
-        halves = []
-        for half in (CHOOSES, JUDGES):
-            prompts = runner.prompts.halves == half
-            halves.append(choose_heads(decisive, whole_effect, statistics, prompts, count))
-        members = halves[CHOOSES]
-
-        # all heads in the order in which they are kept: measured ones first
-        chosen_on = runner.prompts.halves == CHOOSES
-        of_half = {head: np.where(chosen_on, effect, np.nan) for head, effect in decisive.items()}
-        order = by_size(of_half)
-        by_estimate = np.argsort(-np.abs(sum(estimates.values())), kind="stable")
-        in_turn = [runner.heads[number] for number in by_estimate.tolist()]
-        order += [head for head in in_turn if head not in effects]
-
-        # the circuit beside random sets, and what each head adds to it
-        circuit = dict(NO_CIRCUIT)
-        shares: dict[Head, float] = {}
-        notes: list[str] = []
-        if members:
-            judge = Judge(measuring, floor)
-            circuit |= judged_circuit(judge, members, order, sets, statistics.seed)
-            shares = judge.shares(members)
-        else:
-            notes.append(
-                f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
-                f"effect of at least {LEAST:.0%} of that of all heads"
-            )
-        circuit["halves"] = heads_in_common(*halves)
-        if second is not None:
-            in_words = TaskPrompts.of(second, runner.rerunner.model)
-            circuit["other_words"] = in_other_words(measuring, in_words, members, measured)
-
-        # the heads with the largest effects, from role to role
-        roles = PromptRoles.of(runner.prompts.texts)
-        q_values = statistics.q_values(decisive, count)
-        largest = [head for head in by_size(decisive)[:DESCRIBED] if q_values[head] < MAX_Q]
-        heads = list(dict.fromkeys([*members, *largest]))
-        attention = TaskAttention(runner, roles, heads)
-        writes: Mapping[Head, Writing] = {}
-        try:
-            modules = find_paths(runner.rerunner.network, runner.rerunner.model.heads)
-            writes = writing(modules, attention, heads)
-        except ModelError as error:
-            notes.append(f"what heads write was not computed: {first_line(error)}")
-        parts = describe_heads(measuring, attention, heads, writes, cut=True)
-
-        # direct paths into the heads of the circuit
-        edges: list[dict[str, Any]] = []
-        try:
-            reader = PathReader(runner)
-        except ModelError as error:
-            notes.append(f"paths into heads were not computed: {first_line(error)}")
-        else:
-            edges = confirmed_paths(reader, measuring, attention, members, whole_effect)
-        steps.finish()
-        return Findings(
-            runner=runner,
-            statistics=statistics,
-            tags=self.tags,
-            attention=attention,
-            estimates=estimates,
-            effects=effects,
-            joint=joint,
-            described=parts,
-            edges=edges,
-            circuit=circuit,
-            shares=shares,
-            notes=notes,
-        ).result(STUDY.draw)
+    # direct paths into the heads of the circuit
+    edges: list[dict[str, Any]] = []
+    try:
+        reader = PathReader(runner)
+    except ModelError as error:
+        notes.append(f"paths into heads were not computed: {first_line(error)}")
+    else:
+        edges = confirmed_paths(reader, measuring, attention, members, whole_effect)
+    steps.finish()
+    return Findings(
+        measuring=measuring,
+        attention=attention,
+        estimates=estimates,
+        effects=effects,
+        joint=joint,
+        described=described,
+        edges=edges,
+        circuit=circuit,
+        shares=shares,
+        notes=notes,
+    )

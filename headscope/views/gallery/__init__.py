@@ -76,6 +76,7 @@ class Card:
 
 def card_of(run: Result, name: str, folder: str) -> Card:
     """The card of a run."""
+    # a run whose record names no model goes by its folder
     info = run.info if "model" in run.info else {"model": {"name": name}}
     layers = layers_of(run)
     read = info.get("text_read", {}).get("tokens")
@@ -105,6 +106,7 @@ def _shares(run: Result, layers: list[int]) -> list[TypeShare]:
     for name in functions_first(primaries.unique()):
         heads = run.heads[primaries == name]
         path = ""
+        # one path of unit squares for all heads of a type keeps an index of many runs small
         for row in heads.itertuples():
             path += f"M{row.head} {row_of_layer[row.layer]}h1v1h-1z"
         # the layers of the middle half of the heads

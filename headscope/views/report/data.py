@@ -120,6 +120,7 @@ def _indexed(rows: pd.DataFrame, row_of_layer: dict[int, int], heads: int) -> pd
 def _relation(
     run: Result, name: str, rows: pd.DataFrame, instances: dict[str, list[str]]
 ) -> dict[str, Any]:
+    # numbers stand in the order of the page's heads, which is why they need no names
     rows = rows.sort_values(["layer", "head"])
     limits = run.thresholds[name]
     first = rows.iloc[0]
@@ -147,6 +148,7 @@ def _relation(
 
 def _rows(run: Result) -> list[dict[str, Any]]:
     """A row per head, with the two explanations of an undecided one, its sentences and causes."""
+    # a head that is not identifiable has two explanations in place of a tag
     undecided_heads = undecided(run.heads, run.evidence_with_thresholds)
     sentences = {
         name: {
@@ -156,6 +158,8 @@ def _rows(run: Result) -> list[dict[str, Any]]:
         }
         for name, row in undecided_heads.iterrows()
     }
+    # sentences are made here and not by the page, which would say them in other words than the
+    # terminal
     lines, rows = lines_of_heads(run), []
     for name, row in zip(run.heads.index, run.heads.to_dict("records"), strict=True):
         at = row["layer"], row["head"]
@@ -230,6 +234,7 @@ def mean_pictures(run: Result) -> dict[str, Any] | None:
     number_of_stimulus = {name: number for number, name in enumerate(stimuli)}
     heads = int(run.heads["head"].max()) + 1
     cells, numbers = [], []
+    # a picture of the stimulus that shows the head's tag, or else its mean pattern on text
     for row, layer in enumerate(layers_of(run)):
         for head in range(heads):
             picture = run.pictures.get((layer, head))

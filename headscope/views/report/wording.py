@@ -138,6 +138,7 @@ def lines_of_heads(run: Result) -> dict[tuple[int, int], list[str]]:
         sentence = f"General tag {kind}/{label}: the head does not separate these labels."
         general[layer, head].append(sentence)
     sentences: dict[tuple[int, int], list[str]] = {}
+    # general labels, sinks, effects and the feature model, as far as the run has them
     for row in run.heads.to_dict("records"):
         key = row["layer"], row["head"]
         lines = list(general.get(key, ()))
@@ -168,6 +169,7 @@ def ladders(run: Result) -> list[dict[str, Any]]:
     table = table[with_examples | table["tagged"].astype(bool)]
     if table.empty:
         return []
+    # what a head is best known for stands first
     table = table.sort_values(["tagged", "lift"], ascending=False, kind="stable")
     rows = []
     for row, results in zip(table.to_dict("records"), condition_results(table), strict=True):

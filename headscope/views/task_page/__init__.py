@@ -56,13 +56,12 @@ def task_page(
     circuit = plain(circuit)
     heads = []
     for head in circuit.get("heads") or []:
-        # a list, or as `heads.csv` has them
-        tags = head.get("tags") or []
-        tags = tags.split(";") if isinstance(tags, str) else tags
-        heads.append({**head, "tags": [str(tag) for tag in tags if tag]})
+        tags = [tag for tag in (head.get("tags") or "").split(";") if tag]
+        heads.append({**head, "tags": tags})
     circuit = {**circuit, "heads": heads}
     prompts = circuit.get("prompts") or []
     for name, of_prompts in patterns.items():
+        # a pattern of another prompt would be drawn over the wrong tokens
         for at, pattern in enumerate(of_prompts):
             if pattern.shape != (size := len(prompts[at]["tokens"]), size):
                 raise PatternError(
@@ -74,6 +73,7 @@ def task_page(
     order = sorted(range(len(prompts)), key=lambda at: at != layout.prompt)
     count = len(order) if patterns else 0
     page = _render(circuit, layout, patterns, order[:count])
+    # the patterns take almost all of a page, so that the share of them that fits is known
     bare = len(_render(circuit, layout, {}, []).encode())
     while len(page.encode()) > MOST_BYTES and count:
         share = (MOST_BYTES - bare) / max(1, len(page.encode()) - bare)
@@ -109,6 +109,7 @@ def _render(
     order: Sequence[int],
 ) -> str:
     """The page with the patterns of some prompts."""
+    # names, tokens and notes come from other people's files, so that all are escaped
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "visible": visible,

@@ -47,6 +47,7 @@ def circuit_figure(circuit: Mapping[str, Any]) -> str:
 
 def draw(circuit: Mapping[str, Any], layout: Layout, *, has_heading: bool) -> str:
     """Tokens below, heads above the role that they act from, edges from sender to receiver."""
+    # the heading and the legend need some width, however few tokens there are
     width = max(layout.width, 560.0)
     heading, above = _heading(circuit, width) if has_heading else ([], 6.0)
     legend, below = _legend(circuit, layout, width)
@@ -132,6 +133,7 @@ def wrapped(text: str, size: float, width: float) -> list[str]:
 def _guides(layout: Layout, width: float) -> list[str]:
     """A faint line for each row and for each role that has a node or an edge."""
     lines = []
+    # rows with the names of their layers, smaller where they would not fit
     for (layer, is_mlp), y in layout.rows.items():
         label = f"MLP {layer}" if is_mlp else layer_name(layer)
         lines.append(
@@ -140,6 +142,7 @@ def _guides(layout: Layout, width: float) -> list[str]:
         )
         size = ROLE_SIZE if text_width(label, ROLE_SIZE) < MARGIN - 12 else 9.5
         lines.append(_text(MARGIN - 14, y + 4, label, size=size, kind="dim", anchor="end"))
+    # a role without a node or an edge needs no line
     roles = {node.role for node in layout.nodes} | {edge.sender.role for edge in layout.edges}
     for role in sorted(roles):
         x = column_of(layout.columns, role).x
@@ -170,16 +173,20 @@ def _edges(layout: Layout) -> list[str]:
     strongest = _strongest(layout.edges)
     lines = []
     for edge in layout.edges:
+        # width shows the size of an effect, and a hollow line one above 0; colours alone would
+        # leave out readers who do not tell them apart
         effect, via = mean_of(edge.entry.get("effect")), str(edge.entry.get("via"))
         (x1, y1), (x2, y2), (x3, y3), (x4, y4) = edge.points
         path = f"M{x1:.1f} {y1:.1f}C{x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f} {x4:.1f} {y4:.1f}"
         is_hollow = raises(edge.entry.get("effect"))
         thick = max(edge_width(effect, strongest), 3.6 if is_hollow else 0)
+        # a drawing without paths shows attention, which has no input and no test
         if edge.number is None:
             thick = 0.8 + 3.2 * (mean_of(edge.entry.get("mass")) or 0.0)
             stroke = f'stroke="{DIM}" stroke-width="{thick:.2f}" stroke-opacity="0.45"'
             lines.append(f'<path class="attends" d="{path}" fill="none" {stroke}/>')
             continue
+        # a path that no exact run confirmed is dashed
         dashes = "" if edge.entry.get("confirmed") else ' stroke-dasharray="6 4"'
         colour = COLOURS.get(via, DIM)
         curve = f'd="{path}" fill="none" stroke-linecap="butt"'
@@ -214,6 +221,7 @@ def _ports(edges: Iterable[Edge]) -> list[str]:
 
 def _node(node: Node, circuit: Mapping[str, Any]) -> str:
     """A box with the head's name, its effect as a number and a bar, and where it attends."""
+    # an MLP has no effect of its own here, and no attention
     width, name = node.width, visible(node.name)
     x, y = node.x - width / 2, node.y - NODE_HEIGHT / 2
     box = f'x="{x:.1f}" y="{y:.1f}" height="{NODE_HEIGHT}"'
@@ -256,6 +264,7 @@ def _tokens(layout: Layout) -> list[str]:
     """The prompt along the bottom, each stretch of a role underlined with the role's name."""
     lines = []
     y = layout.height + 18
+    # neighbours of one role share a line, and its name stands once below the last of them
     for role, run in groupby(layout.columns, lambda column: (column.role, not column.tokens)):
         members = list(run)
         if role[0] != OTHER or role[1]:

@@ -280,6 +280,7 @@ def _columns(
     Tokens whose role is not in the drawing are folded if the prompt is wide. A role that has nodes
     and that the prompt lacks has a column of its own.
     """
+    # the prompt with most of these roles, and of several the shortest
     roles = acting | attended
     order = range(len(prompts))
     number = min(
@@ -293,6 +294,7 @@ def _columns(
         for at, (token, role) in enumerate(pairs):
             text = short(token.strip(" ") or token)
             columns.append(TokenColumn(text, str(role or OTHER), 0.0, [at]))
+    # a wide prompt is folded where nothing happens
     if sum(text_width(column.text, TOKEN_SIZE) + 8 + _TOKEN_GAP for column in columns) > _WIDE:
         folded = []
         for is_quiet, run in groupby(
@@ -304,6 +306,7 @@ def _columns(
                 members = [TokenColumn("…", OTHER, 0.0, tokens)]
             folded.extend(members)
         columns = folded
+    # a role that acts and that this prompt lacks has a column without a token
     present = {column.role for column in columns} - {OTHER}
     missing = [TokenColumn("–", role, 0.0) for role in sorted(acting - present)]
     columns = [*missing, *columns]
@@ -339,13 +342,20 @@ def _lanes(nodes: Sequence[Node], role: str) -> Lanes:
     rows = [node.row for node in members if node.name != EMBEDDING]
     if not rows:
         return Lanes(1, 0.0)
+    fullest_row = max(map(rows.count, rows))
+
+    # one more where curves have nodes to pass, and a third where these are many; an MLP makes way
+    # for what comes from the token below it
     is_read = any(node.name == EMBEDDING for node in members)
-    # an MLP makes way for what comes from the token below it
-    is_blocked = is_read and any(node.head is None for node in members if node.name != EMBEDDING)
+    has_mlp = any(node.head is None for node in members if node.name != EMBEDDING)
     uses = len(set(rows)) + is_read
-    spare = 1 + (is_blocked or uses > 2) + (uses > 6)
-    step = max(node.width for node in members) + _LANE_GAP
-    return Lanes(max(max(map(rows.count, rows)), spare), step)
+    with_curves = 1
+    if uses > 2 or (is_read and has_mlp):
+        with_curves += 1
+    if uses > 6:
+        with_curves += 1
+    widest = max(node.width for node in members)
+    return Lanes(max(fullest_row, with_curves), widest + _LANE_GAP)
 
 
 def _spread(columns: list[TokenColumn], lanes: Mapping[str, Lanes], roles: set[str]) -> float:
@@ -357,6 +367,8 @@ def _spread(columns: list[TokenColumn], lanes: Mapping[str, Lanes], roles: set[s
         edge = max(edge, previous)
         if column.role not in roles or column is not column_of(columns, column.role):
             continue
+        # nodes stand above the last token of their role, and must not reach into those of the role
+        # before
         half = max(lanes[column.role].count * lanes[column.role].step, column.width) / 2
         start = columns[last_end].x + last_half if last_half else float(MARGIN)
         lack = start + half - column.x

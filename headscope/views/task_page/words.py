@@ -46,26 +46,6 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}\N{NO-BREAK SPACE}%".replace("-", "−")
 
 
-def faithfulness(circuit: Mapping[str, Any]) -> Any:
-    """Share of what replacing all heads takes that the circuit alone keeps, with its interval."""
-    judged = circuit.get("circuit") or {}
-    if judged.get("faithfulness") is not None:
-        return judged["faithfulness"]
-    size = len(judged.get("heads") or ())
-    same_size = [
-        step["faithfulness"] for step in judged.get("curve") or () if step["heads"] == size
-    ]
-    return same_size[0] if same_size else None
-
-
-def random_mean(circuit: Mapping[str, Any]) -> float | None:
-    """Mean faithfulness of the random sets."""
-    judged = circuit.get("circuit") or {}
-    values = [mean_of(one.get("faithfulness")) for one in judged.get("random") or ()]
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
-
-
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
@@ -78,6 +58,7 @@ def result(circuit: Mapping[str, Any]) -> str:
     """
     task, judged = circuit.get("task") or {}, circuit.get("circuit") or {}
     name = visible(str(task.get("name")))
+    # nothing was found, or heads without a circuit
     if not circuit.get("heads"):
         return f"No head found that matters to {name}"
     if not judged.get("heads"):
@@ -86,8 +67,9 @@ def result(circuit: Mapping[str, Any]) -> str:
         count = counted(len(circuit["heads"]), "head")
         return f"{count} with {what} effects on {name}; no circuit measured"
 
+    # the circuit on the prompts that did not choose it
     count = counted(len(judged["heads"]), "head")
-    share = mean_of(faithfulness(circuit))
+    share = mean_of(judged.get("faithfulness"))
     if share is None:
         return f"{count} in the circuit of {name}"
     verb = "keeps" if len(judged["heads"]) == 1 else "keep"
@@ -95,11 +77,12 @@ def result(circuit: Mapping[str, Any]) -> str:
     if mean_of(judged.get("total_effect")) is not None:
         unit = visible(f" {task['unit']}") if task.get("unit") else ""
         line += f" ({number(judged['total_effect'])}{unit})"
-    random = random_mean(circuit)
-    if random is None:
+    by_random = [mean_of(one.get("faithfulness")) for one in judged.get("random") or ()]
+    measured = [value for value in by_random if value is not None]
+    if not measured:
         return line
 
-    line += f"; random sets: {percent(random)}"
+    line += f"; random sets: {percent(sum(measured) / len(measured))}"
     p_value = mean_of(judged.get("p_value"))
     return line if p_value is None else f"{line} (p = {p_value:.2f})"
 
@@ -111,11 +94,8 @@ def lead(circuit: Mapping[str, Any]) -> str:
     metric = task.get("metric") or "metric"
     unit = task.get("unit") or ""
 
-    # the number of prompts, or the prompts themselves
-    prompts = task.get("prompts") or circuit.get("prompts") or ()
-    count = prompts if isinstance(prompts, int) else len(prompts)
-    line = f"{metric} {level} {unit} over {counted(count, 'prompt')}"
-    if isinstance(task.get("groups"), int):
+    line = f"{metric} {level} {unit} over {counted(task.get('prompts') or 0, 'prompt')}"
+    if task.get("groups") is not None:
         line += f" in {counted(task['groups'], 'group')}"
     line += "."
     if task.get("replaced_by"):
