@@ -11,7 +11,7 @@ import headscope as hs
 from headscope.corpus.treebank_languages import by_language
 from headscope.errors import ChoiceError, CorpusError
 from headscope.measure import text as text_of_run
-from headscope.measure.text import prepare_text
+from headscope.measure.text import CHALLENGE_SHARE, prepare_text
 from headscope.relations import relations_of
 from headscope.settings import Settings
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
@@ -121,6 +121,21 @@ def test_other_text_is_read_up_to_all_tokens_in_place_of_the_challenge_set(
         assert len({id(window) for window in read}) == len(read)
         tokens[language] = text.natural.tokens
     assert tokens["en"] < 800 <= tokens["fr"]
+
+
+def test_the_challenge_set_takes_its_share_of_the_tokens_and_text_what_is_left(
+    folder, gpt2_folder, monkeypatch
+):
+    """Some tokens of it do not count."""
+    monkeypatch.setattr(text_of_run, "CHALLENGE_BESIDE", 100)
+    model = hs.load_model(gpt2_folder)
+    relations = relations_of(["syntactic"], model.attention_kind)
+    settings = Settings(max_tokens=800, max_length=60)
+    text = prepare_text(model, relations, [folder / "en_pud-ud-test.conllu"], settings)
+    tokens = sum(map(len, text.challenge))
+    # up to the next sentence
+    assert CHALLENGE_SHARE * 800 - 60 < tokens <= CHALLENGE_SHARE * 800
+    assert text.natural.max_tokens == 800 - (tokens - 100)
 
 
 def test_documents_are_read_up_to_a_number_of_them(folder, tokenizer, gpt2_folder):
