@@ -52,19 +52,19 @@ def corpus(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def batches() -> list[int]:
-    """A number for each batch of the whole run."""
+def progress_of_whole() -> list[int]:
+    """Tokens that were read after each batch of the whole run."""
     return []
 
 
 @pytest.fixture(scope="module")
-def whole(gpt2_folder, corpus, batches, tmp_path_factory) -> Path:
+def whole(gpt2_folder, corpus, progress_of_whole, tmp_path_factory) -> Path:
     def count(done: int, total: int) -> None:
-        batches.append(done)
+        progress_of_whole.append(done)
 
     out = tmp_path_factory.mktemp("whole") / "run"
     hs.classify(str(gpt2_folder), corpus, out=out, progress=count, **OPTIONS)
-    del batches[0]  # the first call says that nothing is done
+    del progress_of_whole[0]  # the first call says that nothing is done
     return out
 
 
@@ -125,9 +125,9 @@ def unfinished(halted, tmp_path) -> Path:
 
 
 def test_a_run_broken_off_twice_ends_with_the_same_bytes(
-    gpt2_folder, corpus, whole, batches, tmp_path
+    gpt2_folder, corpus, whole, progress_of_whole, tmp_path
 ):
-    count = len(batches)
+    count = len(progress_of_whole)
     assert count > 20
     for first, second in ((1, count), (count // 2, count - 1)):
         out = tmp_path / f"{first}"
