@@ -4,7 +4,8 @@ jaxtyping's own hook, `--jaxtyping-packages`, checks every argument twice and ne
 headscope imports for type checkers alone. Here each function is checked once, in jaxtyping's
 context for the names of axes. Of a function that is called often, the first calls are checked and
 one in fifty after them. The check is made when a function is first called: a process of tests calls
-a small part of what it imports.
+a small part of what it imports. A function in a function is new at each call of the outer one, and
+so would be its check, which takes longer than most of their calls: fewer of them are checked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from beartype import beartype
 from jaxtyping import jaxtyped
 
 PACKAGE = "headscope"
-FIRST, EVERY = 200, 50
+FIRST, FIRST_WITHIN, EVERY = 50, 5, 50
 CHECKED = "__checked__"
 """The name in each module of the decorator below."""
 
@@ -56,13 +57,14 @@ def checked(made: Any) -> Any:
     if inspect.iscoroutinefunction(made) or inspect.isgeneratorfunction(made):
         return made  # its body runs later, in another context
     numbers = _numbers[made.__code__]
+    first = FIRST_WITHIN if "<locals>" in made.__qualname__ else FIRST
     typed: Callable[..., Any] | None = None
 
     @wraps(made)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal typed
         number = next(numbers)
-        if number >= FIRST and number % EVERY:
+        if number >= first and number % EVERY:
             return made(*args, **kwargs)
         if typed is None:
             typed = beartype(_with_hints(made))

@@ -92,6 +92,8 @@ LAYOUTS = {
     "gpt_oss": Names(fields={**LOCAL, "sliding_window": 3}),
 }
 """`gpt_neox` and `phi` have parallel blocks, all but the first three share keys in groups."""
+ALIKE = ("gemma", "qwen3")
+"""What they have is there in `llama`, `gemma2` and `gemma3_text` too."""
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +131,8 @@ class Slow:
     names: Names
     prompts: dict[int, tuple[list[int], list[int], int, int]]
     """Tokens of each prompt and its corrupt one, its answer and the wrong one."""
-    streams: dict[tuple, torch.Tensor] = field(default_factory=dict)
+    replacements: dict[tuple, torch.Tensor] = field(default_factory=dict)
+    inputs: dict[tuple, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, layout: str, folder: str, runner: TaskRunner) -> Slow:
@@ -196,7 +199,14 @@ class Slow:
         return sender.layer, self.names.output, True
 
     def replacement(self, sender: Sender, prompt: int, method: str) -> torch.Tensor:
+        """What stands in for all that passes through the sender's place."""
         place = self.place_of(sender)
+        case = place, prompt, method
+        if case not in self.replacements:
+            self.replacements[case] = self.new_replacement(place, prompt, method)
+        return self.replacements[case]
+
+    def new_replacement(self, place, prompt: int, method: str) -> torch.Tensor:
         tokens, corrupt, *_ = self.prompts[prompt]
         if method == "resample":
             (other,) = self.seen(corrupt, [place])
@@ -251,13 +261,16 @@ class Slow:
         """The receiver's z if its query, key or value alone reads the changed stream."""
         layer, head = receiver
         tokens = self.prompts[prompt][0]
-        reads = (layer, getattr(self.names, via), False)
         case = sender, layer, prompt, method
-        if case not in self.streams:
-            self.streams[case] = self.changed_stream(*case)
-        stream = self.streams[case]
-        new_input = (layer, "", lambda _: stream.clone(), True)
-        (changed,) = self.seen(tokens, [reads], new_input)
+        if case not in self.inputs:
+            stream = self.changed_stream(*case)
+            new_input = (layer, "", lambda _: stream.clone(), True)
+            # one module may give all three
+            names = sorted({getattr(self.names, each) for each in VIAS})
+            seen = self.seen(tokens, [(layer, name, False) for name in names], new_input)
+            self.inputs[case] = dict(zip(names, seen, strict=True))
+        name = getattr(self.names, via)
+        changed = self.inputs[case][name]
         config = self.network.config
         heads = getattr(config, "num_key_value_heads", HEADS) if via != "query" else HEADS
         part = self.names.columns(via, head, heads, self.z_width)
@@ -267,9 +280,7 @@ class Slow:
             result[:, at, part] = changed[:, at, part]
             return result
 
-        (z,) = self.seen(
-            tokens, [(layer, self.names.output, True)], (layer, reads[1], mixed, False)
-        )
+        (z,) = self.seen(tokens, [(layer, self.names.output, True)], (layer, name, mixed, False))
         return z[0, :, head * self.z_width : (head + 1) * self.z_width]
 
     def metric(self, prompt: int, receiver=None, z: torch.Tensor | None = None) -> float:
@@ -321,7 +332,10 @@ def check(reader: PathReader, slow: Slow, receiver, method: str, at: np.ndarray 
     return largest
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(layout, marks=pytest.mark.slow if layout in ALIKE else ()) for layout in LAYOUTS],
+)
 def test_a_path_is_what_a_run_does_in_which_it_alone_changes(layout, folder_of):
     reader = reader_of(folder_of(layout))
     slow = Slow.of(layout, folder_of(layout), reader.runner)

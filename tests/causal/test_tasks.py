@@ -306,6 +306,18 @@ def test_random_sets_have_as_many_other_heads_of_similar_layer_and_norm():
         assert sorted(layer for layer, _ in drawn)[-1] in (3, 4, 5)
 
 
+def test_strata_are_halves_by_layer_and_their_halves_by_norm():
+    """Norms do not depend on the layer: two layers hold small and large ones."""
+    sizes = np.random.default_rng(0).permutation(4 * STRATUM).tolist()
+    heads = [(layer, head) for layer in range(4) for head in range(STRATUM)]
+    norms = dict(zip(heads, map(float, sizes), strict=True))
+    groups = strata(norms)
+    assert [{layer for layer, _ in group} for group in groups] == [{0, 1}] * 2 + [{2, 3}] * 2
+    for small, large in (groups[:2], groups[2:]):
+        assert len(small) == len(large) == STRATUM
+        assert max(norms[head] for head in small) < min(norms[head] for head in large)
+
+
 def test_sets_of_a_p_value_have_any_heads_of_the_same_strata():
     rng = np.random.default_rng(0)
     norms = {(layer, head): float(rng.random()) for layer in range(30) for head in range(9)}

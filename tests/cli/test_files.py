@@ -187,7 +187,8 @@ def test_other_runs_survive_the_run_of_the_working_folder(gpt2_folder, tmp_path,
     make_run(model / "runs" / "precious")
     before = everything(model)
     monkeypatch.chdir(model)
-    done = CliRunner().invoke(app, ["classify", ".", "--types", "induction", "--overwrite", "-q"])
+    words = ["classify", ".", "--types", "induction", "--max-tokens", "500", "--overwrite", "-q"]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.exception
     assert before.items() <= everything(model).items()
     assert (model / "runs" / "model" / "run.json").is_file()

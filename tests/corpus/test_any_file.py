@@ -14,7 +14,7 @@ def test_any_file_is_read_soundly_or_refused(tmp_path, name, contents):
     read = []
 
     @settings(
-        max_examples=150 * TIMES,
+        max_examples=60 * TIMES,
         derandomize=TIMES == 1,
         deadline=None,
         database=None,
@@ -25,4 +25,4 @@ def test_any_file_is_read_soundly_or_refused(tmp_path, name, contents):
         read.append(check_corpus_file(tmp_path / name, raw))
 
     check()
-    assert sum(read) > 20
+    assert sum(read) > len(read) / 8

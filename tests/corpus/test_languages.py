@@ -11,7 +11,7 @@ import headscope as hs
 from headscope.corpus.treebank_languages import by_language
 from headscope.errors import ChoiceError, CorpusError
 from headscope.measure import text as text_of_run
-from headscope.measure.text import prepare_text
+from headscope.measure.text import CHALLENGE_SHARE, prepare_text
 from headscope.relations import relations_of
 from headscope.settings import Settings
 from tests.helpers.treebanks import LANGUAGES, save_treebanks
@@ -53,26 +53,20 @@ def test_every_word_has_the_tokens_of_its_characters(folder, language, tokenizer
     assert compared > 100
 
 
-NAMES = "pud-ud-test.conllu", "my_text.conllu", "en_pud-ud-test.conllu", "de_pud-ud-test.conllu"
-SYNTAX = {"types": ["syntactic"], "max_tokens": 20_000, "examples": False}
+# a part of the sentences, which take most of the time
+SYNTAX = {"types": ["syntactic"], "max_tokens": 3_000, "examples": False}
 
 
-@pytest.fixture(scope="module", params=["en", "fr"])
-def language(request) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def without(folder, gpt2_folder, language) -> hs.Run:
-    """A run on the text of a language alone."""
-    text = folder / f"{language}_pud-ud-test.conllu"
-    return hs.classify(gpt2_folder, text, challenge=False, **SYNTAX)
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("language", ["en", "fr"])
+@pytest.mark.parametrize("stated", ["", "other"])
 def test_english_baselines_and_sentences_are_for_english_text_of_any_name(
-    folder, gpt2_folder, tmp_path, language, without, name
+    folder, gpt2_folder, tmp_path, language, stated
 ):
+    """Of a name that states no language, or another one."""
+    text = folder / f"{language}_pud-ud-test.conllu"
+    without = hs.classify(gpt2_folder, text, challenge=False, **SYNTAX)
+    other = {"en": "de_pud-ud-test.conllu", "fr": "en_pud-ud-test.conllu"}
+    name = other[language] if stated else "my_text.conllu"
     (tmp_path / name).write_bytes((folder / f"{language}_pud-ud-test.conllu").read_bytes())
     run = hs.classify(gpt2_folder, tmp_path / name, **SYNTAX)
     is_english = language == "en"
@@ -90,9 +84,8 @@ def test_a_stated_language_comes_before_the_text_and_is_recorded(folder, gpt2_fo
     french = hs.classify(
         gpt2_folder,
         folder / "fr_pud-ud-test.conllu",
-        types=["syntactic"],
         language="en-GB",
-        examples=False,
+        **SYNTAX,
     )
     assert french.info["language"]["stated"] == french.info["settings"]["language"] == "en"
     assert all("reference_rate" in row for row in french.info["baselines"].values())
@@ -128,6 +121,21 @@ def test_other_text_is_read_up_to_all_tokens_in_place_of_the_challenge_set(
         assert len({id(window) for window in read}) == len(read)
         tokens[language] = text.natural.tokens
     assert tokens["en"] < 800 <= tokens["fr"]
+
+
+def test_the_challenge_set_takes_its_share_of_the_tokens_and_text_what_is_left(
+    folder, gpt2_folder, monkeypatch
+):
+    """Some tokens of it do not count."""
+    monkeypatch.setattr(text_of_run, "CHALLENGE_BESIDE", 100)
+    model = hs.load_model(gpt2_folder)
+    relations = relations_of(["syntactic"], model.attention_kind)
+    settings = Settings(max_tokens=800, max_length=60)
+    text = prepare_text(model, relations, [folder / "en_pud-ud-test.conllu"], settings)
+    tokens = sum(map(len, text.challenge))
+    # up to the next sentence
+    assert CHALLENGE_SHARE * 800 - 60 < tokens <= CHALLENGE_SHARE * 800
+    assert text.natural.max_tokens == 800 - (tokens - 100)
 
 
 def test_documents_are_read_up_to_a_number_of_them(folder, tokenizer, gpt2_folder):

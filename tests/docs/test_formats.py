@@ -34,12 +34,10 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     home = tmp_path_factory.mktemp("formats")
     text = data_folder() / "corpora" / "gold.conllu"
     runs = home / "one", home / "two"
-    for seed, run in enumerate(runs):
-        options = {"corpus": text, "out": run, "seed": seed, "max_tokens": (2000, 600)[seed]}
-        words = words_with(
-            "classify", options | {"model": gpt2_folder, "types": "all", "quiet": True}
-        )
-        shell("classify", *words, "--direct-effects")
+    for run, types, tokens in zip(runs, ("all", "positional"), (1200, 300), strict=True):
+        options = {"corpus": text, "out": run, "types": types, "max_tokens": tokens}
+        words = words_with("classify", options | {"model": gpt2_folder, "quiet": True})
+        shell("classify", *words, *(["--direct-effects"] if types == "all" else []))
     # the small model has no tag whose effect an ablation could test
     tested = make_run(home / "tested")
     shell("compare", *runs, "--out", home / "compare.csv")
@@ -55,7 +53,7 @@ def written(gpt2_folder, tmp_path_factory) -> Callable[[str], pd.DataFrame]:
     vectors = save_model(home / "planted"), "--tasks", tasks
     path = home / "function-vectors.csv"
     shell("study", "function-vectors", *vectors, "--prompts", 8, "--out", path)
-    spec = ("--models", gpt2_folder, "--corpus", text, "--out", home / "sweep", "--max-tokens", 900)
+    spec = ("--models", gpt2_folder, "--types", "positional", *few, "--out", home / "sweep")
     shell("sweep", "run", *spec, "--quiet")
     banks = save_treebanks(home / "pud", ["en", "zh"])
     spoken = ("--corpus", banks, "--out", home / "spoken", "--quick", "--quiet")

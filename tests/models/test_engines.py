@@ -25,7 +25,7 @@ RELATIONS = relations_of(["all"])
 @pytest.fixture(scope="module")
 def stimuli(model_folder, annotated):
     model = load_model(str(model_folder))
-    text = TextWindows(annotated, model.tokenizer, max_tokens=2500, max_length=240, seed=0)
+    text = TextWindows(annotated, model.tokenizer, max_tokens=1200, max_length=240, seed=0)
     vocabulary = model.tokenizer.ordinary_tokens(model.vocabulary_size)
     return list(text), repeat_windows(vocabulary, model.tokenizer, max_length=240, seed=0)[:4]
 

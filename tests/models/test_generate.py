@@ -68,13 +68,13 @@ def test_an_end_of_text_token_ends_the_text_and_is_left_out(model_folder, networ
 
 
 def test_classify_measures_the_attention_of_each_step(model_folder, network, story, tmp_path):
-    options = {"max_tokens": 400, "max_length": 60, "generate": 20}
+    options = {"max_tokens": 200, "max_length": 60, "generate": 20}
     out = tmp_path / "run"
     run = hs.classify(str(model_folder), story, types=["positional"], all=True, out=out, **options)
     assert json.loads((out / "run.json").read_text())["settings"]["generate"] == 20
     model = load_model(str(model_folder))
-    windows = list(natural_text(model, [story], Settings(**options), max_tokens=400))
-    plain = hs.windows(story, str(model_folder), max_tokens=400, max_length=40)
+    windows = list(natural_text(model, [story], Settings(**options), max_tokens=200))
+    plain = hs.windows(story, str(model_folder), max_tokens=200, max_length=40)
     patterns = []
     for window, prompt in zip(windows, plain, strict=False):
         count = len(window) - len(prompt) if window.name != plain[-1].name else 20

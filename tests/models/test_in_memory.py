@@ -62,13 +62,14 @@ def test_a_pair_gives_the_evidence_of_its_folder_bit_for_bit_and_stays_as_it_was
         run.show("L0H1", "the old keys")
 
 
-def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(model_folder, text):
+def test_a_bridge_and_a_loaded_model_give_the_evidence_of_their_folder(gpt2_folder, text):
+    """Of one layout: tests of engines compare them on all."""
     from transformer_lens.model_bridge import TransformerBridge
 
-    from_folder = hs.classify(str(model_folder), text, **ASKED).evidence[NUMBERS]
-    loaded = load_model(str(model_folder))
+    from_folder = hs.classify(str(gpt2_folder), text, **ASKED).evidence[NUMBERS]
+    loaded = load_model(str(gpt2_folder))
     assert hs.classify(loaded, text, **ASKED).evidence[NUMBERS].equals(from_folder)
-    bridge = TransformerBridge.boot_transformers(str(model_folder), device="cpu")
+    bridge = TransformerBridge.boot_transformers(str(gpt2_folder), device="cpu")
     run = hs.classify(bridge, text, **ASKED)
     assert run.info["engine"] == "lens"
     close = np.isclose(run.evidence[NUMBERS], from_folder, rtol=0, atol=1e-5, equal_nan=True)

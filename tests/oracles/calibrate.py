@@ -67,7 +67,12 @@ def planted_rows(
     return _classified(corpus, product(layouts, noises), save, score, **settings)
 
 
-def syntax_rows(layouts: Sequence[str] = LAYOUTS, noises: Sequence[float] = NOISES) -> pd.DataFrame:
+def syntax_rows(
+    layouts: Sequence[str] = LAYOUTS,
+    noises: Sequence[float] = NOISES,
+    *,
+    max_tokens: int = MAX_TOKENS,
+) -> pd.DataFrame:
     """Tags that hand-built heads get in an artificial language where agreement shows the tree.
 
     Returns:
@@ -86,7 +91,7 @@ def syntax_rows(layouts: Sequence[str] = LAYOUTS, noises: Sequence[float] = NOIS
             noise=noise,
         )
 
-    settings = {"max_tokens": MAX_TOKENS, "max_length": MAX_LENGTH}
+    settings = {"max_tokens": max_tokens, "max_length": MAX_LENGTH}
     score = partial(_score_heads, heads=SYNTAX_HEADS)
     return _classified(corpus, product(layouts, noises), save, score, **settings)
 

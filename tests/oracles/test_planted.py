@@ -22,7 +22,7 @@ def layout(request) -> str:
 
 @pytest.fixture(scope="module")
 def clean(layout):
-    return planted_rows([layout], [0.0])
+    return planted_rows([layout], [0.0], max_tokens=8_000)
 
 
 def test_every_planted_head_is_found_and_none_is_mislabelled(clean):
@@ -48,7 +48,7 @@ def test_distractors_earn_no_false_tag(clean):
 
 @pytest.fixture(scope="module")
 def artificial(layout):
-    return syntax_rows([layout], [0.0])
+    return syntax_rows([layout], [0.0], max_tokens=5_000)
 
 
 def test_heads_that_follow_agreement_are_tagged_and_their_lazy_doubles_are_not(artificial):

@@ -70,6 +70,20 @@ def test_same_distance_draws_every_other_query_that_the_distance_allows():
     assert many(same_distance, window, of([4], [2])) == {(4, 3, 1), (4, 5, 3), (4, 6, 4)}
 
 
+@pytest.mark.parametrize(
+    ("query", "target", "keys"),
+    [(30, 10, [8, 9, 11, 12]), (20, 2, [1, 3, 4]), (10, 1, [2, 3])],
+)
+def test_a_far_key_is_compared_with_the_two_before_and_the_two_after_it(query, target, keys):
+    """The first token is no control; all of them together are."""
+    window = window_of_tokens(["<s>", *map(str, range(40))])
+    control = RELATIONS["far/offset-20"].control
+    drawn = control(window, of([query], [target]), np.random.default_rng(0))
+    assert drawn.query.tolist() == drawn.owner.tolist() == [query] * len(keys)
+    assert sorted(drawn.key.tolist()) == keys
+    assert drawn.share.sum() == pytest.approx(1)
+
+
 def test_delimiters_are_compared_with_no_delimiter_of_any_kind():
     window = window_of_tokens(KEYS, KEYS_TEXT)
     relation = RELATIONS["delimiter/sentence-end"]

@@ -11,6 +11,7 @@ from scipy import stats
 from headscope.causal.loss import TextLoss
 from headscope.statistics.ratio import (
     interval,
+    rate_interval,
     ratio_influence,
     resample,
     rise,
@@ -75,6 +76,30 @@ def test_the_interval_of_a_share_is_scipys_wilson_interval(hits, queries):
     found = wilson_interval(np.array([hits / queries]), float(queries))
     expected = stats.binomtest(hits, queries).proportion_ci(0.95, method="wilson")
     assert (found.low[0], found.high[0]) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+def test_the_interval_of_a_rate_is_the_wider_of_wilsons_and_students_within_0_and_1():
+    """Items of the first head differ by more than chance, those of the second by nothing; the
+    third head hits always, and the items of the last differ most."""
+    rates = np.array([[0.4, 0.6, 0.4, 0.6], [0.5] * 4, [1.0] * 4, [0.0, 0.0, 0.0, 1.0]]).T
+    counts = np.full(4, 25)
+    rate = rates.mean(0)
+    influence = ratio_influence(rates * 25, counts[:, None] * np.ones(4))
+    found = rate_interval(rate, influence, queries=100.0, items=4)
+    of_queries = [
+        stats.binomtest(round(100 * each), 100).proportion_ci(method="wilson") for each in rate
+    ]
+    half_widths = stats.sem(rates, axis=0) * stats.t.ppf(0.975, 3)
+    low = [max(0, min(w.low, r - h)) for w, r, h in zip(of_queries, rate, half_widths, strict=True)]
+    high = [
+        min(1, max(w.high, r + h)) for w, r, h in zip(of_queries, rate, half_widths, strict=True)
+    ]
+    np.testing.assert_allclose(found.low, low, atol=1e-6)
+    np.testing.assert_allclose(found.high, high, atol=1e-6)
+    assert (found.low[0], found.low[3]) < (of_queries[0].low, of_queries[3].low)
+    # a single item shows nothing of how items differ
+    alone = rate_interval(rate[:1], influence[:1, :1], queries=100.0, items=1)
+    assert alone.low[0] == pytest.approx(of_queries[0].low, abs=1e-6)
 
 
 @pytest.mark.parametrize("blocks", [2, 8, 30])

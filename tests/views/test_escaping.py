@@ -16,7 +16,7 @@ from headscope.views.report.data import to_json
 from headscope.views.show import AttentionView
 
 SOME = settings(
-    max_examples=100,
+    max_examples=40,
     derandomize=True,
     deadline=None,
     database=None,

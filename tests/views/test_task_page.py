@@ -420,7 +420,7 @@ def test_paper_is_white_and_as_wide_as_the_drawing_needs(browser):
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     derandomize=True,
     deadline=None,
     database=None,
