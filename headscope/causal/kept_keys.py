@@ -34,7 +34,7 @@ class KeptPrefix(AttentionChange):
 
     @classmethod
     def of(cls, calls: Mapping[int, AttentionCall], start: int) -> KeptPrefix:
-        """What each layer read in a clean run, before a position."""
+        """Inputs of each layer in a clean run, before a position."""
         keys = {}
         values = {}
         terms = {}
@@ -119,7 +119,7 @@ class Tile:
     def read_by(
         self, attention: Float[Tensor, "item head key"]
     ) -> Float[Tensor, "item head width"]:
-        """What heads would read with other attention: z."""
+        """The z of heads with other attention."""
         groups = len(self.keys.value)
         by_group = attention.reshape(len(attention), groups, -1, attention.shape[-1])
         z = torch.einsum("ngcl,glv->ngcv", by_group, self.keys.value.float())

@@ -169,7 +169,7 @@ def check_logits(name: str, network: Any) -> None:
 
 @dataclass(frozen=True)
 class LogitMap:
-    """What a network does to its unembedded stream u: logits = c · tanh(s · u / c), or s · u."""
+    """Map of the unembedded stream u to logits: c · tanh(s · u / c), or s · u."""
 
     scale: float = 1.0
     """The factor s; Cohere multiplies by it, Granite and MiniCPM divide."""

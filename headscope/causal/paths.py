@@ -55,7 +55,7 @@ class Sender:
     head: int | None = None
 
     def __str__(self) -> str:
-        """Its printed name.
+        """The printed name.
 
         >>> [str(sender) for sender in (EMBEDDING, Sender("head", 16, 0), Sender("mlp", 12))]
         ['embedding', 'L16H0', 'MLP12']
@@ -66,7 +66,7 @@ class Sender:
 
 
 EMBEDDING = Sender("embedding")
-"""What the first block reads: scaled as the model scales it, with learned positions."""
+"""Input of the first block: scaled as the model scales it, with learned positions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class _Inputs:
 
     @classmethod
     def of(cls, call: AttentionCall, head: int) -> _Inputs:
-        """Those of a head, whose key and value are its group's."""
+        """The inputs of one head, whose key and value are its group's."""
         per_key = call.query.shape[1] // call.key.shape[1]
         per_value = call.query.shape[1] // call.value.shape[1]
         return cls(
@@ -89,7 +89,7 @@ class _Inputs:
         )
 
     def rows(self, part: slice) -> _Inputs:
-        """Those of some rows."""
+        """The same for some rows."""
         return _Inputs(self.query[part], self.key[part], self.value[part])
 
 
@@ -105,7 +105,7 @@ class _Receiver:
     def pattern_with(
         self, *, query: Tensor | None = None, key: Tensor | None = None
     ) -> Float[Tensor, "row 1 query key"]:
-        """Its pattern with other queries or keys."""
+        """The head's pattern with other queries or keys."""
         query = self.inputs.query if query is None else query
         key = self.inputs.key if key is None else key
         return pattern(query, key, self.scale, self.terms)
@@ -242,7 +242,7 @@ class PathReader:
         *,
         at: Bool[ndarray, "prompt place"] | None = None,
     ) -> Float[ndarray, "prompt sender"]:
-        """What each path does to the metric of each prompt, by a run with it changed.
+        """Effect of each path on the metric of each prompt, by a run with it changed.
 
         Args:
             receiver: a layer and a head.
@@ -415,7 +415,7 @@ class PathReader:
         return of_senders
 
     def _writes(self, run: CleanRun) -> Float[Tensor, "row position sender d_model"]:
-        """What the embedding writes, and the MLPs of all layers but the last."""
+        """Outputs of the embedding and the MLPs of all layers but the last."""
         writes = [run.inputs[0]]
         for layer, stream in enumerate(run.inputs[:-1]):
             by_attention = self.rerunner.outputs[layer](run.z[layer].flatten(2))

@@ -43,7 +43,7 @@ class PromptText:
         return (np.flatnonzero(has_some[1:]) + 1).tolist()
 
     def spans(self, word: str) -> list[Span]:
-        """Where a word stands in the prompt, whole."""
+        """Places of a whole word in the prompt."""
         bare = word.strip()
         if not bare:
             return []
@@ -71,7 +71,7 @@ class PromptRoles:
     """The role of every position of a task's prompts."""
 
     roles: tuple[Role, ...]
-    """Those that some prompt has; `other` is the last."""
+    """The roles that some prompt has; `other` is the last."""
     of_prompt: Sequence[Sequence[str]]
     """The role of each position of each prompt."""
     template: str | None

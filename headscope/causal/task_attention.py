@@ -1,4 +1,4 @@
-"""From where to where heads attend on a task's prompts, what that does, and what they write."""
+"""Edges of heads on a task's prompts, from role to role: attention, effect, and what is written."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class TaskAttention:
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """What a head writes at the last token of each prompt, through the final norm as it is there.
+    """A head's output at the last token of each prompt, through the final norm as it is there.
 
     Logits minus their mean over the vocabulary; differences are nats.
     """
@@ -201,7 +201,7 @@ class Writing:
 def writing(
     paths: DirectPaths, attention: TaskAttention, heads: Sequence[Head]
 ) -> Mapping[Head, Writing]:
-    """What heads write at the last token; of answers of several tokens the first counts."""
+    """Direct effects at the last token; of answers of several tokens the first counts."""
     runner = attention.runner
     prompts = runner.prompts
     ends = np.array([len(names) - 1 for names in attention.roles.of_prompt])

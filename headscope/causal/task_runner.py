@@ -351,7 +351,7 @@ class TaskRunner:
         means: Float[Tensor, "position ..."] | None,
         other: Float[Tensor, "corrupt_row corrupt_position ..."] | None,
     ) -> Float[Tensor, ...]:
-        """What takes an activation's place, in a shape that fits it.
+        """The replacement of an activation, in a shape that fits it.
 
         Args:
             value: the activation on a batch.

@@ -183,7 +183,7 @@ def _shown_kind(kind: str, ctx: Any) -> str:
 
 
 def value_kind(annotation: Any) -> str:
-    """What an option or an argument takes: `TEXT`, `NUMBER`, `PATH`, or its choices.
+    """The values that an option or an argument takes: `TEXT`, `NUMBER`, `PATH`, or its choices.
 
     >>> value_kind(list[str] | None), value_kind(int), value_kind(Literal["mean", "zero"])
     ('TEXT', 'NUMBER', 'mean|zero')

@@ -46,7 +46,7 @@ class Turn(NamedTuple):
     """`system`, `user` or `assistant`."""
     start: int
     stop: int
-    """Its first place and the one after its last: characters of a document, tokens of a window."""
+    """First place, and the one after the last: characters of a document, tokens of a window."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def language_code(code: str) -> str:
 
 @dataclass
 class Language:
-    """What the documents of a text, added one after the other, tell about their language.
+    """The language of a text, from its documents, which are added one after the other.
 
     >>> from headscope.corpus.text import read_text
     >>> language = Language()
@@ -65,7 +65,7 @@ class Language:
     stretches: int = 0
     """Stretches of `STRETCH` words, which may go on in the next document."""
     english: int = 0
-    """Those with at least `LEAST` function words."""
+    """The stretches with at least `LEAST` function words."""
     first_other: str = ""
     """Document in which the first stretch without them ends."""
     _stretch: list[bool] = field(default_factory=list, repr=False)

@@ -31,7 +31,7 @@ _FAR = 64
 LONGEST = 200_000
 """Characters of a file: a longer one is a table that a program wrote, and is not read."""
 _NO_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError)
-"""What the parser and the tokenizer raise for text that is not Python, or too deeply nested."""
+"""Errors of the parser and tokenizer for text that is not Python, or too deeply nested."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -203,7 +203,7 @@ class TemplateText(NamedTuple):
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """What a chat template puts around messages, behind the first token."""
+    """Tokens that a chat template puts around messages, behind the first token."""
 
     before: TemplateText
     """Before a user's message that begins a conversation; a default system prompt is in it."""
@@ -347,7 +347,7 @@ class Window:
     """What `once` has made; a copy of the window begins without it."""
 
     def once(self, make: Callable[[Window], T]) -> T:
-        """What a function makes of the window: made once, and kept as long as this object.
+        """The result of a function of the window: made once, and kept as long as this object.
 
         >>> window = Window("w", np.arange(3), ("a", "b", "c"))
         >>> window.once(len), window.once(len)

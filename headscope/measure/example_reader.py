@@ -120,7 +120,8 @@ class Sample:
         return self._keep(WindowPatterns(window), heads)
 
     def _keep(self, patterns: WindowPatterns, heads: int) -> WindowPatterns | None:
-        windows = [one.window for one in self._patterns.values()]
+        # the thread that prepares batches may drop a window meanwhile, so they are listed at once
+        windows = [one.window for one in list(self._patterns.values())]
         windows.append(patterns.window)
         cells = sum(int(_row_ends(window).sum()) for window in windows)
         size = cells * heads * np.dtype(np.float16).itemsize

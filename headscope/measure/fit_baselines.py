@@ -17,7 +17,7 @@ from headscope.relations.window_pairs import KeptPairs
 from headscope.stimuli.challenge import CHALLENGE
 
 MUCH_WORSE = 0.1
-"""Distance below another baseline's rate from which on a run states it of the fixed one."""
+"""A run notes each fixed baseline whose rate is lower than another baseline's by this much."""
 OTHER_RATE = 0.1
 """Distance of the fixed baseline's rate on a text from its rate in the reference above which the
 rates of the reference do not fit the text."""
@@ -94,7 +94,8 @@ def fit_baselines(
     for relation in tested:
         choice = choices[relation.id]
         hits[relation.id] = BaselineHits(relation, choice.target_classes)
-        # rates of the reference were measured with chains that end at any key
+        # in the reference a chain ("this rule, else that one") may pick any key; chosen on the
+        # text it picks among targets and candidates
         compared[relation.id] = ComparedRates(relation, choice, only_compared=fixed is None)
     for window in (*windows, *challenge):
         window_pairs = pairs.of(window)

@@ -92,8 +92,9 @@ class PreferenceReader:
         self._preferred[layer].index_add_(0, part.row, is_preferred)
 
     def add_to(self, tally: Tally) -> None:
-        """Add the number of queries, for each layer that of preferred targets, and of both what
-        lies in the challenge set.
+        """Add the numbers of queries and, for each layer, of queries whose target is preferred.
+
+        What of each lies in the challenge set is added to `chance` and `control`; see `Tally`.
         """
         block, relation, is_challenge = self._rows.T
         np.add.at(tally.queries, (block, relation), 1)

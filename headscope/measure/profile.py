@@ -306,8 +306,8 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     """The descriptive columns, a row per head: layer, head, and
 
     - `entropy`: mean of −Σ p ln p over queries, in nats; 0 for one key, ln n for n even keys.
-    - `mean_distance`: mean of Σ p · |query − key|, in tokens; of a target on its source both are
-      counted from their beginnings.
+    - `mean_distance`: mean of Σ p · |query − key|, in tokens; from a translation to its
+      source, both positions count from the beginning of their sentence.
     - `first_token_mass`: mean attention on the first token, in [0, 1].
     - `sink_share`: mean of 1 − Σ p, what a learned sink takes (GPT-OSS), in [0, 1]; missing where
       no head of the model has one.

@@ -313,6 +313,11 @@ def _hits_alone(
     if window_pairs.window.stimulus not in part.stimuli:
         return
     targets = window_pairs.targets(part)
+    if not len(targets):
+        return
+    # a query without another candidate is not compared: its hit would have no query to divide by
+    compared = part.candidates_in(window_pairs).queries
+    targets = targets.of_queries(compared, len(window_pairs.window))
     if len(targets):
         yield index, PairSet(targets, no_pairs())
 
@@ -330,10 +335,11 @@ def _number(text: str) -> int:
 
 
 def hit_shares(window: Window, targets: Pairs) -> Float[ndarray, " pair"]:
-    """The weight of a hit of each target: 1, and in long windows more for those that are asked.
+    """The weight of a hit of each target: 1, and in long windows more where rows are read.
 
-    The mean over the queries whose rows are read, times the number of all queries: of n queries of
-    which k are asked each counts n/k. With none among them the first in the window's order is.
+    In a long window whole rows are read at a sample of positions. If k of a relation's n queries
+    are in the sample, a hit at each of them counts n/k, so that shares add up to n. If none is,
+    the query that comes first in the window's random order is read instead.
 
     >>> from headscope.relations.pairs import pairs
     >>> window = Window("w", np.arange(600), ("a",) * 600)

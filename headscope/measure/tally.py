@@ -57,9 +57,9 @@ def grained(values: Float[ndarray, "*shape"]) -> Float[ndarray, "*shape"]:
 class Profile:
     """Sums that describe a head's pattern on at most 16 text windows.
 
-    All are sums over the queries from position 1 on; `queries` counts them, and `corner`,
-    `mean` and `stimulus_mean`, which alone is of other windows, hold cells of patterns. What they
-    mean is said where they are divided: `headscope.measure.profile`.
+    All are sums over the queries from position 1 on, whose number is `queries`. `corner`, `mean`
+    and `stimulus_mean` are sums of patterns, cell by cell; `stimulus_mean` is of other stimuli's
+    windows. `headscope.measure.profile` divides them and says what they mean.
     """
 
     queries: Float[ndarray, ""]
@@ -127,8 +127,9 @@ class Tally:
     direct effect       logits of the tokens     weights of the queries    `hits`, by head
     =================== ======================== ========================= ===================
 
-    At hard and at easy queries `target` sums those whose largest attention, sinks left out, is on a
-    target, and `control` and `chance` what `hits` and `queries` have in the challenge set.
+    Hard and easy queries have no control, so that columns serve another purpose: `target` is the
+    number of queries whose largest attention, sinks left out, is on a target; `control` and
+    `chance` are the parts of `hits` and `queries` that lie in the challenge set.
     """
 
     relations: tuple[str, ...]

@@ -85,8 +85,8 @@ class Text:
     def surveyed(self) -> list[Window]:
         """Windows on which baselines are chosen.
 
-        Early stopping may leave out other stimuli from the third round on. Then these windows must
-        not count, except where no head comes near a tag.
+        Early stopping may end a stimulus before its third round. Baselines are therefore chosen on
+        windows of its first two rounds, which every run reads unless no head comes near a tag.
         """
         synthetic = [w for w in self.synthetic if self.reads_all or round_of(w) <= 1]
         return [*self.first, *synthetic]

@@ -73,7 +73,7 @@ class WordRows:
 
     @cached_property
     def features(self) -> dict[str, ndarray]:
-        """What words may have in common without being the same: a value for each word."""
+        """Properties that words may share without being the same: a value for each word."""
         # what a head may take for the same word by its surface, from the coarsest to the finest
         forms, upos = self.forms, self.words.upos.tolist()
         lengths = [len(form) for form in forms]

@@ -92,8 +92,7 @@ class RunCheckpoint:
             return
         # the newest of two places counts
         self._write = partial(_write, run=run, text=text, sums=sums)
-        places = (self.folder.checkpoint, _elsewhere(self.folder))
-        checkpoints = [path for path in places if path.is_file()]
+        checkpoints = [path for path in _places(self.folder) if path.is_file()]
         # a checkpoint of another run is refused, or is removed when the run may be replaced
         if checkpoints:
             newest = max(checkpoints, key=lambda path: path.stat().st_mtime)
@@ -120,14 +119,16 @@ class RunCheckpoint:
             self._write(self.folder.checkpoint)
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
-        _elsewhere(self.folder).unlink(missing_ok=True)
+        # what was kept elsewhere while the disk was full is older now
+        for path in _places(self.folder)[1:]:
+            path.unlink(missing_ok=True)
         self._last = time.monotonic()
 
     def _stopped(self, folder: RunFolder, error: WriteError) -> RunError:
         """The error of a run that cannot be written; its sums are kept where there is room."""
         where = ""
         # the checkpoint that was there stays whole until a new one is
-        for path in (folder.checkpoint, _elsewhere(folder)):
+        for path in _places(folder):
             with suppress(WriteError):
                 self._write(path)
                 where = f"the sums are kept in {path.parent}"
@@ -153,17 +154,17 @@ class RunCheckpoint:
             self.folder.save(run, report=report, overwrite=self.overwrite)
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
-        self.folder.checkpoint.unlink(missing_ok=True)
-        _elsewhere(self.folder).unlink(missing_ok=True)
+        for path in _places(self.folder):
+            path.unlink(missing_ok=True)
 
 
-def _elsewhere(folder: RunFolder) -> Path:
-    """The file for the sums of a run whose own disk is full, in the cache of this user."""
+def _places(folder: RunFolder) -> list[Path]:
+    """Files for a run's sums: next to its folder, and for a full disk in the cache of this user."""
+    places = [folder.checkpoint]
     name = sha256(str(folder.checkpoint).encode("utf-8", "backslashreplace")).hexdigest()[:32]
-    try:
-        return cache_root() / "unfinished" / f"{name}.npz"
-    except RuntimeError:  # this user has no home
-        return folder.checkpoint
+    with suppress(RuntimeError):  # this user has no home, so there is no other place
+        places.append(cache_root() / "unfinished" / f"{name}.npz")
+    return places
 
 
 def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:

@@ -15,7 +15,7 @@ CIRCUIT = "circuit.json"
 
 
 def task_circuits(run: Any, model: str) -> list[dict[str, Any]]:
-    """What tasks found in a model, by name; files of another form are passed over.
+    """Results of tasks on a model, by name; files of another form are passed over.
 
     Args:
         run: a run's folder, beside which `tasks` is looked for; otherwise it is `runs/tasks`.

@@ -1,4 +1,4 @@
-"""What a condition of a tag is: a test of the numbers of a row, its margin, and its words.
+"""A condition of a tag: a test of the numbers of a row, its margin, and its words.
 
 `headscope.statistics.conditions` has the table of conditions.
 """

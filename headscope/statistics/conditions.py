@@ -92,7 +92,8 @@ def _bound(numbers: Numbers) -> Number:
 
 
 def _strictest(numbers: Numbers) -> Number:
-    # a relation states the whole multiple of chance, so `TIMES_CONTROL` is taken out of it
+    # the margin multiplies every control by `TIMES_CONTROL`, but the multiple of chance that a
+    # relation states is the whole factor
     of_chance = numbers["times_chance"] * numbers["chance"] / TIMES_CONTROL
     controls = [numbers["control"], numbers["matched_control"], of_chance]
     return np.asarray(np.fmax.reduce(controls))

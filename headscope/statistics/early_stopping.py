@@ -159,7 +159,8 @@ class StoppingRule:
         """`text_read` of `run.json`, when so many tokens and documents of text were read."""
         text = stopped.get(TEXT.name)
         rounds = max(self._rounds_read(stimulus, stopped) for stimulus in self.rounds)
-        # in the first round, before the text, a stimulus can lose tags and win none: no test
+        # the first round, before any text, can only end a stimulus and give no tag, so that it is
+        # no interim test
         interim_tests = max(1, rounds - 1)
         record: dict[str, Any] = {
             "tokens": tokens,

@@ -87,7 +87,8 @@ def _stacked(name: str, tables: Sequence[_Columns]) -> ndarray:
 def _lift_columns(
     sums: RelationSums, tally: Tally, bounded: Bool[ndarray, " head"], sign: int = 1
 ) -> _Columns:
-    # a control is tested with its factor, so that their difference has the error that decides
+    # the condition compares the mass with a multiple of the control, so the error is that of
+    # mass − multiple × control
     excess = sums.excess
     uncertainty = sums.uncertainty(excess, bounded, sign)
     above_control = sums.target - TIMES_CONTROL * sums.control
@@ -181,7 +182,8 @@ def _effect_columns(effect: Effect, sums: RelationSums, tally_sums: TallySums) -
         total = sums.excess.sum(0)
         columns["share"] = ratio(total, np.abs(total).sum())
     elif second is not None:
-        # what the sums are divided by counts distinct tokens where heads have their own queries
+        # each head has queries of its own here: `n` is their number, while the divisor of the sums
+        # is the number of distinct tokens
         queries = second.divisor
         columns["spread"] = sums.mean(second.target)
     # over control tokens of another kind

@@ -133,7 +133,7 @@ class ConditionResult:
     condition: Condition
     holds: bool
     numbers: str
-    """Its numbers in words; with the margin if it fails."""
+    """The numbers in words; with the margin if it fails."""
 
 
 def condition_results(

@@ -48,7 +48,7 @@ def ratio(
 def ratio_influence(
     sums: Float[ndarray, "item ..."], counts: Real[ndarray, "item ..."]
 ) -> Float[ndarray, "item ..."]:
-    """What each item adds to the error of Σ sums / Σ counts; the rows sum to 0.
+    """Contribution of each item to the error of Σ sums / Σ counts; the rows sum to 0.
 
     The ratio is linearised (Cochran 1977, 6.19).
 

@@ -1,10 +1,11 @@
 """Surrogates: models of single heads that are fitted on the surface of a text alone.
 
 A head's surrogate is the flattest attention that gives every class of cells of `surface.VIEWS` the
-share that the head gives it: a softmax over keys of a sum with one weight for each class, those of
-each part of speech of the query separately, found by iterative scaling (Darroch and Ratcliff 1972).
-It is fitted on one half of the documents and judged on the other, on all words of a part of speech,
-and never sees what a relation asks for. What a head has from the surface its surrogate has too.
+share that the head gives it. This is a softmax over keys of a sum with one weight for each class.
+The weights are found by iterative scaling (Darroch and Ratcliff 1972), separately for each part of
+speech of the query. The surrogate is fitted on one half of the documents and judged on the other,
+on all words of a part of speech, and never sees what a relation asks for. What a head has from the
+surface its surrogate has too.
 
 Head and surrogate are compared on the same rows as at hard queries: among the words of the parts of
 speech that targets have, the one with most attention is a target or is not.

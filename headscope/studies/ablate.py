@@ -319,9 +319,9 @@ class _Scores:
     """Scores of a text's predictions."""
 
     clean: Float[ndarray, " prediction"]
-    """By the untouched model."""
+    """Values of the untouched model."""
     without: Mapping[Head, Float[ndarray, " prediction"]]
-    """With each head ablated."""
+    """Values with each head ablated."""
 
 
 def _scores(rerunner: Rerunner, text: AblationText, heads: Sequence[Head], method: str) -> _Scores:

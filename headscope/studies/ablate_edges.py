@@ -143,7 +143,7 @@ class _ByQuery:
     """A value of `Changed` for each query of a tag; see `_moves`."""
 
     all_targets: Float[ndarray, " query"]
-    """With all attention of the targets moved."""
+    """The value with all attention of the targets moved."""
     as_much: Float[ndarray, " query"]
     """With as much of it as the layer's other cells can give."""
     controls: Float[ndarray, "query draw"]

@@ -71,7 +71,7 @@ class ItemScore:
 
     @property
     def counts(self) -> Int[ndarray, " item"]:
-        """What the sums are divided by for a mean: terms of each item, or items."""
+        """Divisor of the sums for a mean: terms of each item, or items."""
         terms = np.bincount(self.item, minlength=self._size)
         return terms if self.per_term else (terms > 0).astype(np.int64)
 

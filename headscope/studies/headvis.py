@@ -446,7 +446,7 @@ def row_numbers(
 
 
 class _Grid(NamedTuple):
-    """What the cells of a tile are to a metric."""
+    """Role of a tile's cells in a metric."""
 
     powers: Float[Tensor, "query key power"]
     """Powers 0, 1 and 2 of |q − k|."""

@@ -226,7 +226,7 @@ def _with_interval(row: Mapping[Any, Any], name: str) -> str:
 
 
 def _differences(run: Result, table: pd.DataFrame) -> Iterator[str]:
-    """What differs between the published scores and the run's, and the heads that differ most."""
+    """Differences between the published scores and the run's, and the heads that differ most."""
     for source in table["source"].unique():
         yield f"published: {source}"
 

@@ -122,7 +122,7 @@ def _is_at_top(values: Scores) -> Bool[ndarray, " item"]:
 
 
 def permuted_within_layers(first: Scores, second: Scores) -> Null:
-    """What the second scores give if their heads are permuted within layers."""
+    """The same numbers with the second scores' heads permuted within layers."""
     rng = np.random.default_rng(0)
     # ranks and top heads of both, computed once
     is_top = _is_at_top(first)

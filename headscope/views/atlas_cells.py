@@ -31,7 +31,7 @@ class AtlasCell:
     layer: int
     head: int
     type: str
-    """Its primary type."""
+    """The primary type."""
     letter: str
     """The letter of the type, followed by a star if the tag is preliminary."""
     share: float
@@ -41,7 +41,7 @@ class AtlasCell:
     is_below_baseline: bool
     """True if its hit rate is below that of the baseline."""
     title: str
-    """Its name, its tags with their cautions, and the lift."""
+    """The name, tags with their cautions, and the lift."""
 
 
 def atlas_cells(run: Result) -> list[AtlasCell]:

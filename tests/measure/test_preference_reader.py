@@ -16,6 +16,7 @@ from headscope.measure.fit_baselines import fit_baselines
 from headscope.measure.layer_reader import ReaderConfig, read_layer, shared_requests
 from headscope.measure.preference_reader import preference_reader
 from headscope.measure.reading import sum_cells
+from headscope.measure.selection import find_all
 from headscope.measure.sink_positions import LATE, SHORTEST, late_tiles
 from headscope.measure.tally import Tally
 from headscope.models.engines.engine import Entries, Tile, slice_pattern
@@ -130,3 +131,22 @@ def window_compared_at_its_end(windows: list[Window], parts: list[Relation]) -> 
         if SHORTEST <= end < len(window):
             return window.cut(int(end))
     raise AssertionError("every window has compared queries early")
+
+
+def test_the_most_attention_is_counted_at_the_queries_that_are_compared() -> None:
+    tokenizer = load_tokenizer("mini", mini_folder())
+    windows: list[Window] = hs.windows("gum", tokenizer, max_length=128, max_tokens=4_000)
+    relations = [r for r in relations_of(["syntactic", "lexical"]) if r.baseline is not None]
+    parts = fit_baselines(windows, relations).parts(relations)
+    without_candidates = 0
+    for window in windows:
+        pairs = WindowPairs(window)
+        read = {
+            parts[index].id: cells.targets.queries for index, cells in find_all(pairs, parts, 0)
+        }
+        for part in parts:
+            if isinstance(part, ComparedPart) and len(targets := pairs.targets(part)):
+                compared = part.candidates_in(pairs).queries
+                assert read.get(part.id, compared[:0]).tolist() == compared.tolist()
+                without_candidates += len(targets.queries) - len(compared)
+    assert without_candidates > 0

@@ -288,7 +288,11 @@ def test_an_interruption_says_how_to_go_on(gpt2_folder, corpus, tmp_path):
 
 def interrupt(done: int, total: int) -> None:
     if done:
-        raise KeyboardInterrupt
+        stop_here()
+
+
+def stop_here() -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -327,6 +331,25 @@ def test_a_full_disk_keeps_sums_where_there_is_room_and_the_run_goes_on_from_the
         assert content(out) == content(whole)
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert all(path.is_relative_to(out) for path in files)
+
+
+def test_a_user_without_a_home_keeps_the_sums_of_an_interrupted_run(
+    gpt2_folder, corpus, whole, tmp_path, monkeypatch
+):
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(checkpoint, "cache_root", no_home)
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        hs.classify(
+            str(gpt2_folder), corpus, out=out, progress=after_batches(3, stop_here), **OPTIONS
+        )
+    told: list[str] = []
+    hs.classify(str(gpt2_folder), corpus, out=out, on_message=told.append, **OPTIONS)
+    assert any(line.startswith("resumes the interrupted run") for line in told)
+    assert content(out) == content(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_haystack_file_with_other_content_is_another_run(tmp_path):

@@ -50,14 +50,16 @@ class FusedEngine:
 
     def layout(self, windows: int, length: int) -> list[Tile]:
         """Tiles of at most about a million cells."""
-        cells = BLOCK_CELLS // (self.dimensions.heads * length)
+        rows = BLOCK_CELLS // (self.dimensions.heads * length)
         width = length if self.attention_kind.sees_future else None
-        at_once = cells // length
+        # whole windows, if one or more fit into a tile
+        at_once = rows // length
         if at_once:
             starts = range(0, windows, at_once)
             parts = [slice(start, min(start + at_once, windows)) for start in starts]
             return [Tile(part, slice(0, length), width) for part in parts]
-        rows = max(LEAST_ROWS, cells)
+        # else rows of one window after the other
+        rows = max(LEAST_ROWS, rows)
         return [
             Tile(slice(w, w + 1), slice(q, min(q + rows, length)), width)
             for w in range(windows)

@@ -98,7 +98,7 @@ class _Unlinked:
     def _rows(
         self, code: Int[ndarray, " target"], end: Int[ndarray, " target"]
     ) -> tuple[Int[ndarray, " target"], Int[ndarray, " target"]]:
-        """Where the pairs with a code from `code` on begin, and where those from `end` on do."""
+        """Places at which pairs with a code from `code` on begin, and those from `end` on."""
         return np.searchsorted(self.code, code), np.searchsorted(self.code, end)
 
 

@@ -58,7 +58,7 @@ class Program:
     """Name of the head."""
     file: Path
     function: Callable[[list[str]], Any]
-    """From the tokens of a window, the first one included, to `[query key]` ≥ 0."""
+    """A function from the tokens of a window, the first one included, to `[query key]` ≥ 0."""
 
     def pattern(self, window: Window) -> Float[ndarray, "query key"]:
         """The pattern over the keys that each query sees; a row sums to 1, or is 0 throughout.

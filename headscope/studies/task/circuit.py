@@ -169,7 +169,7 @@ class Judge:
         return self.measuring.statistics.ratio(self.effect_kept(heads), self.total_effect)
 
     def shares(self, heads: Sequence[Head]) -> dict[Head, float]:
-        """What the share that some heads keep loses without each of them."""
+        """Loss of the kept share without each of the heads."""
         shares = {}
         for head in heads:
             without = self.effect_kept([other for other in heads if other != head])

@@ -86,7 +86,7 @@ class TaskResult(StudyResult):
     circuit: dict[str, Any]
     """All of it, as `circuit.json`."""
     patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]]
-    """By a head's name, its attention on each prompt."""
+    """Attention on each prompt, by the head's name."""
 
     @property
     def heads(self) -> pd.DataFrame:
@@ -124,7 +124,7 @@ class TaskResult(StudyResult):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Findings:
-    """What was measured on a task."""
+    """Measurements of one task."""
 
     measuring: Measuring
     attention: TaskAttention
@@ -288,7 +288,7 @@ class Findings:
         return sorted(records, key=size, reverse=True)
 
     def _differs(self) -> str:
-        """Which positions differ from the corrupt prompt; empty for another method."""
+        """Positions that differ from the corrupt prompt; empty for another method."""
         runner, roles = self.measuring.runner, self.attention.roles
         if runner.method != "resample":
             return ""
@@ -332,7 +332,7 @@ def role_in_words(role: str) -> str:
 
 
 def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
-    """What a head does on a task, a sentence for each of its edges, then one on what it writes."""
+    """Account of a head on a task: a sentence for each of its edges, then one on what it writes."""
     head_effect = head["effect"]
     for edge in head["attention"]:
         line = (
@@ -365,7 +365,7 @@ def head_sentences(head: Mapping[str, Any], unit: str) -> Iterator[str]:
 
 
 def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str:
-    """Which positions differ between the prompts and the corrupt ones, and what follows.
+    """Sentences on positions that differ between the prompts and the corrupt ones.
 
     Args:
         counts: prompts in which a position of each role differs.
@@ -388,7 +388,7 @@ def differs_sentence(counts: Mapping[str, int], prompts: int, moved: int) -> str
 def competence_sentences(
     metric: str, clean: Float[ndarray, " prompt"], statistics: Statistics
 ) -> Iterator[str]:
-    """In how many prompts the untouched model is right, where the metric does not say so."""
+    """Number of prompts at which the untouched model is right, where the metric does not say so."""
     if metric != "difference":
         return
     # an average lead may come from few prompts

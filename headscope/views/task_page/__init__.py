@@ -151,7 +151,7 @@ def _script_data(
     patterns: Mapping[str, Sequence[Float[ndarray, "query key"]]],
     numbers: Sequence[int],
 ) -> dict[str, Any]:
-    """What the page's script reads, with these prompts."""
+    """Data of the page's script, with these prompts."""
     cells: dict[str, list[str | None]] = {}
     for name, of_prompts in patterns.items():
         cells[name] = []

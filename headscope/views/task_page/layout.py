@@ -1,4 +1,4 @@
-"""Where the drawing of a task's circuit has its tokens, heads and edges."""
+"""Layout of the drawing of a task's circuit: places of tokens, heads and edges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDE = 820  # width from which tokens without a role in the drawing are folded
 _HEAD = re.compile(r"L\d+H\d+")
 _LONGEST = 16  # letters of a token or a role
 _PORTS = {"query": -22.0, "key": 0.0, "value": 22.0}
-"""Where an edge enters its receiver, beside the middle of the node."""
+"""The place at which an edge enters its receiver, beside the middle of the node."""
 _BENDS = (0, -45, 45, -110, 110)
 _SHAPES = np.array(
     [
@@ -119,7 +119,7 @@ class Edge:
     number: int | None
     """Place in the list of paths; None for a head's attention on a role."""
     entry: Mapping[str, Any]
-    """Its entry in that list."""
+    """The entry in that list."""
     sender: Node
     receiver: Node
     points: Float[ndarray, "point xy"] = field(default_factory=lambda: np.zeros((4, 2)))

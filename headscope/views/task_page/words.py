@@ -1,4 +1,4 @@
-"""What a task's circuit shows in sentences: its result, how it was measured, what is missing."""
+"""A task's circuit in sentences: its result, how it was measured, what is missing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def result(circuit: Mapping[str, Any]) -> str:
 
 
 def lead(circuit: Mapping[str, Any]) -> str:
-    """What was measured, over what, and what replaces a head's output."""
+    """The measurement, its prompts, and the replacement of a head's output."""
     task = circuit.get("task") or {}
     level = in_interval(task.get("clean"), show=number)
     metric = task.get("metric") or "metric"
