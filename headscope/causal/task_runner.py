@@ -348,9 +348,9 @@ class TaskRunner:
         self,
         value: Float[Tensor, "row position ..."],
         batch: PromptBatch,
-        means: Float[Tensor, "position ..."] | None,
+        means: Float[Tensor, "offset ..."] | None,
         other: Float[Tensor, "corrupt_row corrupt_position ..."] | None,
-    ) -> Float[Tensor, ...]:
+    ) -> Float[Tensor, "..."]:
         """The replacement of an activation, in a shape that fits it.
 
         Args:

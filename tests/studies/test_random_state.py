@@ -109,7 +109,13 @@ def test_training_goes_on_with_the_same_random_numbers(tokenizer, story, tmp_pat
 def test_calls_within_a_call_leave_the_states_to_the_outer_one(monkeypatch):
     """A run makes thousands of them, and a state is as long as a text."""
     read = []
-    monkeypatch.setattr(random_state, "_torch_state", lambda: read.append("torch"))
+    of_python = random.getstate
+
+    def state_read() -> object:
+        read.append("python")
+        return of_python()
+
+    monkeypatch.setattr(random, "getstate", state_read)
     with random_state.random_state_kept():
         hs.pairs([1], [0])
         with suppress(KeyboardInterrupt), random_state.random_state_kept():
