@@ -350,7 +350,7 @@ class TaskRunner:
         batch: PromptBatch,
         means: Float[Tensor, "offset ..."] | None,
         other: Float[Tensor, "corrupt_row corrupt_position ..."] | None,
-    ) -> Float[Tensor, "..."]:
+    ) -> Float[Tensor, ...]:
         """The replacement of an activation, in a shape that fits it.
 
         Args:
