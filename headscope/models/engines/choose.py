@@ -88,8 +88,8 @@ def choose_engine(
             engine = boot(name, network, tokenizer, dimensions)
             check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
         except Exception as error:  # TransformerLens has no family of errors of its own
-            reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
-            raise ModelError(f"{name}: the lens engine does not fit: {reason}") from error
+            fault = first_line(error).split(". Available architectures")[0]  # 150 names follow
+            raise ModelError(f"{name}: the lens engine does not fit: {fault}") from error
         return engine, ()
     # the first engine whose patterns are those of the probe
     makers: dict[str, Callable[..., Engine]] = {FusedEngine.name: _fused, EagerEngine.name: _eager}
