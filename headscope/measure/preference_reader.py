@@ -155,12 +155,8 @@ def preference_reader(
     for request, read_cells in _by_request(all_cells[order], tiles, batch):
         comparisons = _comparisons(request, read_cells, np.array(least), config)
         parts.append((request, comparisons))
-    return partial(
-        PreferenceReader,
-        np.array(rows, np.int64).reshape(-1, 3),
-        parts,
-        logarithms=config.logarithms,
-    )
+    row_table = np.array(rows, np.int64).reshape(-1, 3)
+    return partial(PreferenceReader, row_table, parts, logarithms=config.logarithms)
 
 
 _WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)

@@ -105,9 +105,9 @@ class TileReduction:
             least = largest.exp() if logarithms else largest
             to_reach = largest.masked_fill(least <= 0, torch.inf)
             is_hit = _at(rows, self.targets) >= _at(to_reach, self.target_rows)
-            if rows.device.type != "cpu":
-                # one pass over all cells is ten times the work, but an accelerator would stall
-                # until the number of hits is fetched from it
+            if _waits(rows.device):
+                # one pass over all cells is ten times the work, but an accelerator need not wait
+                # for a count
                 count = (rows == largest[..., None]).sum(-1).view(-1)
                 of_targets = count[self.target_rows.view(-1)].view(self.target_rows.shape)
                 shares = is_hit / of_targets.clamp_min(1)
@@ -157,6 +157,11 @@ class TileReduction:
             mass=self.mass.to(device),
             hit=self.hit.to(device),
         )
+
+
+def _waits(device: torch.device) -> bool:
+    """True if the number of hits would have to be fetched from a device, which then stalls."""
+    return device.type != "cpu"
 
 
 def _at(values: Tensor, places: Int[Tensor, "place head"]) -> Float[Tensor, "place head"]:

@@ -49,12 +49,12 @@ def text_windows(
     up_to_limit = []
     tokens_left = max_tokens
     for window in text:
-        kept = window
+        within_limit = window
         if len(window) > tokens_left:
             # the first tokens, and the token that closes the window; annotation is lost
             end = max(0, tokens_left - window.ends)
             positions = [*range(end), *range(window.stop, len(window))]
-            kept = Window(
+            within_limit = Window(
                 window.name,
                 window.tokens[positions],
                 tuple(window.strings[position] for position in positions),
@@ -62,7 +62,7 @@ def text_windows(
                 attention_kind=window.attention_kind,
                 ends=window.ends,
             )
-        up_to_limit.append(kept)
+        up_to_limit.append(within_limit)
         tokens_left -= len(window)
     windows = long_enough(up_to_limit, corpora)
     # neighbours run together, and those of about one length need little padding

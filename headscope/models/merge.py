@@ -49,8 +49,8 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     merged = []
     attention: list[Any] = attention_modules(network)
     for layer_attention, holder in zip(attention, projection_modules(network), strict=True):
-        for place in projection_names(holder):
-            module = holder.get_submodule(place)
+        for part in projection_names(holder):
+            module = holder.get_submodule(part)
             if computes_its_matrix(module):
                 continue
             merged.append(_kind(module))
@@ -60,11 +60,11 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
                 plain = None
             if plain is None:
                 raise ModelError(
-                    f"{name}: {place} of layer {layer_attention.layer_idx} ({_kind(module)}) "
+                    f"{name}: {part} of layer {layer_attention.layer_idx} ({_kind(module)}) "
                     "computes more than a matrix product and a bias; put a linear layer in its "
                     "place, for an adapter by merge_and_unload()"
                 )
-            holder.set_submodule(place, plain)
+            holder.set_submodule(part, plain)
     # an embedding of transformers that scales its rows keeps them as parameters
     embedding = network.get_input_embeddings()
     stores_rows = isinstance(embedding, nn.Embedding) and "weight" in embedding._parameters
