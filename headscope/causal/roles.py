@@ -221,7 +221,7 @@ def _aligned_by_template(prompts: Sequence[PromptText], of_prompt: list[list[str
             is_common = not counts[of_some[0]] or counts[of_some[0]] >= COMMON * len(of_prompt)
             for names in of_prompt:
                 names[position] = of_some[0] if is_common else OTHER
-        # the beginning-of-text token is no part of the template
+        # the template begins after the beginning-of-text token
         token = prompts[0].strings[position]
         if position and constant:
             parts.append(token)

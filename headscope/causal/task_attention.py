@@ -107,8 +107,8 @@ class TaskAttention:
     def control(self, head: Head, from_role: int, to_role: int) -> Float[ndarray, " prompt"]:
         """The same for as many other keys, at most `NEAR` tokens nearer or farther.
 
-        The first token is no control, nor is the query itself; NaN if no query of a prompt has as
-        many other keys.
+        Neither the first token nor the query itself is a control; NaN if no query of a prompt has
+        as many other keys.
         """
         means = np.full(self.runner.prompts.count, np.nan)
         for prompt in range(self.runner.prompts.count):

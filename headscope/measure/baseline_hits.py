@@ -175,35 +175,34 @@ class ComparedRates:
         """Keep what baselines do at the compared queries of a window."""
         compared = window_pairs.compared(self.relation, self.choice)
         for side, targets in (("easy", compared.easy), ("hard", compared.hard)):
-            if len(targets):
-                self._answers[side].append(self._answers_at(window_pairs, targets))
-
-    def _answers_at(self, window_pairs: WindowPairs, targets: Pairs) -> _Answers:
-        # what each baseline picks at the queries, and whether it is a target
-        queries = targets.queries
-        classes = self.choice.target_classes
-        pick = baseline_picks(self.relation, window_pairs, queries, classes)
-        self._baselines = len(pick)
-        column = np.searchsorted(queries, targets.query)
-        is_target = pick[:, column] == targets.key
-        # the targets of a query stand side by side, and every query has one
-        order = np.argsort(column, kind="stable")
-        starts = np.searchsorted(column[order], np.arange(len(queries)))
-        right = np.logical_or.reduceat(is_target[:, order], starts, axis=1)
-        decides = pick >= 0
-        # as the attention of a head on a word that is not compared decides nothing
-        if self.only_compared:
-            others = self.choice.other_candidates(self.relation, window_pairs, targets)
-            is_compared = np.zeros((len(queries), len(window_pairs.window)), bool)
-            is_compared[column, targets.key] = True
-            is_compared[np.searchsorted(queries, others.query), others.key] = True
-            decides &= is_compared[np.arange(len(queries)), pick]
-        # packed along the baselines, as a text has millions of such answers
-        return _Answers(
-            right=np.packbits(right, axis=0),
-            picks_none=np.packbits(~decides, axis=0),
-            query_class=window_pairs.query_class[queries],
-        )
+            if not len(targets):
+                continue
+            # what each baseline picks at the queries, and whether it is a target
+            queries = targets.queries
+            classes = self.choice.target_classes
+            pick = baseline_picks(self.relation, window_pairs, queries, classes)
+            self._baselines = len(pick)
+            column = np.searchsorted(queries, targets.query)
+            is_target = pick[:, column] == targets.key
+            # the targets of a query stand side by side, and every query has one
+            order = np.argsort(column, kind="stable")
+            starts = np.searchsorted(column[order], np.arange(len(queries)))
+            right = np.logical_or.reduceat(is_target[:, order], starts, axis=1)
+            decides = pick >= 0
+            # as the attention of a head on a word that is not compared decides nothing
+            if self.only_compared:
+                others = self.choice.other_candidates(self.relation, window_pairs, targets)
+                is_compared = np.zeros((len(queries), len(window_pairs.window)), bool)
+                is_compared[column, targets.key] = True
+                is_compared[np.searchsorted(queries, others.query), others.key] = True
+                decides &= is_compared[np.arange(len(queries)), pick]
+            # packed along the baselines, as a text has millions of such answers
+            answers = _Answers(
+                right=np.packbits(right, axis=0),
+                picks_none=np.packbits(~decides, axis=0),
+                query_class=window_pairs.query_class[queries],
+            )
+            self._answers[side].append(answers)
 
     @property
     def hard_count(self) -> int:
@@ -365,19 +364,16 @@ def upper_hull(points: Float[ndarray, "point 2"]) -> Float[ndarray, "corner 2"]:
     x, y = points.T
     order = np.lexsort((-y, -x))
     for point in points[order]:
+        # points come from right to left: one below the last corner is exceeded in both rates
         if corners and point[1] <= corners[-1][1]:
             continue
-        while len(corners) > 1 and not _is_corner(corners[-2], corners[-1], point):
+        # a corner counts only above the line from the one before it to this point
+        while len(corners) > 1:
+            x0, y0 = corners[-2]
+            x1, y1 = corners[-1]
+            x2, y2 = point
+            if (y1 - y0) * (x0 - x2) > (y2 - y0) * (x0 - x1):
+                break
             corners.pop()
         corners.append(point)
     return np.array(corners)
-
-
-def _is_corner(
-    before: Float[ndarray, " 2"], corner: Float[ndarray, " 2"], after: Float[ndarray, " 2"]
-) -> bool:
-    """True if the middle one of three points lies above the line between the others."""
-    x0, y0 = before
-    x1, y1 = corner
-    x2, y2 = after
-    return bool((y1 - y0) * (x0 - x2) > (y2 - y0) * (x0 - x1))

@@ -121,20 +121,17 @@ class BatchReader:
         tiles = self.model.engine.layout(*tokens.shape)
         window_pairs = [self.pairs.pop(window) for window in batch.windows]
         readers = attention_readers(batch, window_pairs, tiles, self.config)
-        effects = self._effect_reader(batch, window_pairs)
+        # what heads write is read only where the model's paths are known and a query asks for it
+        effects = None
+        if self.paths is not None:
+            queries = effect_queries(batch, window_pairs, self.effects, seed=self.seed)
+            if queries is not None:
+                logarithms = self.config.logarithms
+                effects = partial(
+                    EffectReader, self.paths, queries, self.effects, logarithms=logarithms
+                )
         tokens = tokens.to(self.model.device)
         return PreparedBatch(batch, tokens, tiles, readers, effects)
-
-    def _effect_reader(
-        self, batch: Batch, window_pairs: Sequence[WindowPairs]
-    ) -> Callable[[], EffectReader] | None:
-        if self.paths is None:
-            return None
-        queries = effect_queries(batch, window_pairs, self.effects, seed=self.seed)
-        if queries is None:
-            return None
-        logarithms = self.config.logarithms
-        return partial(EffectReader, self.paths, queries, self.effects, logarithms=logarithms)
 
     def read(self, prepared: PreparedBatch, sample: Sample) -> BatchSums:
         """Run a batch; if it does not fit into memory, its halves.
@@ -146,43 +143,35 @@ class BatchReader:
         Raises:
             ModelError: a window does not fit into memory.
         """
+        model = self.model
+        numbers = list(model.attention_layers)
 
         def run(batch: Batch) -> list[LayerReader]:
             # halves have other cells than the whole
             ready = prepared if batch is prepared.batch else self.prepare(batch)
-            return self._run(ready, sample)
+            # readers of attention, of examples, and of what heads write
+            readers = [make() for make in ready.attention]
+            windows = ready.batch.windows
+            # patterns for examples are kept of a window that runs alone, as it does when read again
+            if len(windows) == 1:
+                patterns = sample.begin(windows[0], model.heads * model.layers)
+                if patterns is not None:
+                    readers.append(PatternReader(patterns, ready.tiles, model))
+            effects = None if ready.effects is None else ready.effects()
+            if effects is not None:
+                readers.append(effects)
+            # what several readers ask for is read once
+            shared = shared_requests(readers)
+            requests = [entry.request for entry in shared]
 
+            def on_layer(layer: int, rows: Iterable[Any]) -> None:
+                read_layer(numbers.index(layer), shared, rows)
+
+            with nullcontext() if effects is None else effects.watching():
+                model.engine.run(ready.tokens, requests, on_layer, on=effects is not None)
+            return readers
+
+        # readers add to a tally later, as a run may break off at any layer
         parts = in_memory(prepared.batch, run)
         readers = [reader for part in parts for reader in part]
         return BatchSums(prepared.batch, readers, was_halved=len(parts) > 1)
-
-    def _run(self, prepared: PreparedBatch, sample: Sample) -> list[LayerReader]:
-        """Run a batch; its readers add to a tally later, as a run may break off at any layer."""
-        model = self.model
-        numbers = list(model.attention_layers)
-        # readers of attention, of examples, and of what heads write
-        readers = [make() for make in prepared.attention]
-        kept_patterns = self._pattern_reader(prepared, sample)
-        if kept_patterns is not None:
-            readers.append(kept_patterns)
-        effects = None if prepared.effects is None else prepared.effects()
-        if effects is not None:
-            readers.append(effects)
-        # what several readers ask for is read once
-        shared = shared_requests(readers)
-        requests = [entry.request for entry in shared]
-
-        def on_layer(layer: int, rows: Iterable[Any]) -> None:
-            read_layer(numbers.index(layer), shared, rows)
-
-        with nullcontext() if effects is None else effects.watching():
-            model.engine.run(prepared.tokens, requests, on_layer, on=effects is not None)
-        return readers
-
-    def _pattern_reader(self, prepared: PreparedBatch, sample: Sample) -> PatternReader | None:
-        """Reader of the patterns of a window that is wanted for examples."""
-        windows = prepared.batch.windows
-        if len(windows) > 1:
-            return None
-        patterns = sample.begin(windows[0], self.model.heads * self.model.layers)
-        return None if patterns is None else PatternReader(patterns, prepared.tiles, self.model)

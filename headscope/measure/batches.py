@@ -174,6 +174,7 @@ def in_stretches(batch: Batch) -> Batch:
         rows = [i for i, window in enumerate(batch.windows) if window.stimulus == stimulus]
         if len({*batch.blocks[rows].tolist()}) >= MIN_BLOCKS:
             continue
+        # few long stretches: the longer they are, the less one depends on the next
         tokens = sum(len(batch.windows[row]) for row in rows)
         size = max(STRETCH, -(-tokens // STRETCHES))
         # stretches are numbered through the windows of the stimulus
@@ -285,7 +286,8 @@ class TextBlocks:
             self._windows[document] += 1
         # double the stretches until they are few enough, and merge the blocks of the sums so far
         before, before_size = self._blocks, self._size
-        while self._stretches() > STRETCHES:
+        pieces = [count * self._pieces for count in self._windows.values()]
+        while sum(-(-count // self._size) for count in pieces) > STRETCHES:
             self._size *= 2
         times = self._size // before_size
         self._blocks = {}
@@ -309,11 +311,6 @@ class TextBlocks:
             if self._size < self._pieces:
                 query_blocks[row] = of_queries
         return AssignedBlocks(np.array(blocks), merge, query_blocks)
-
-    def _stretches(self) -> int:
-        """Number of stretches of the present size."""
-        pieces = [count * self._pieces for count in self._windows.values()]
-        return sum(-(-count // self._size) for count in pieces)
 
     def _block(self, document: int, stretch: int) -> int:
         return self._blocks.setdefault((document, stretch), len(self._blocks))

@@ -100,7 +100,16 @@ def effect_queries(
     length = max(map(len, batch.windows))
     rows = EffectRows(effects)
     named_tokens = list(_named_tokens(batch, window_pairs, effects, seed))
-    windows = _windows_with_queries(batch, effects)
+    # the queries of each window of text at which heads are asked about what they attend to most
+    asks_top_key = any(effect.top_key is not None for effect in effects)
+    windows: list[tuple[int, ndarray]] = []
+    for row, window in enumerate(batch.windows):
+        if not asks_top_key or window.stimulus != TEXT.name:
+            continue
+        queries = np.flatnonzero(turns(window) * EVERY < len(window))
+        queries = queries[queries > 1]  # the second token sees only itself and the first
+        if len(queries):
+            windows.append((row, queries))
     if not named_tokens and not windows:
         return None
     # queries that ask for the strongest key come first, those with named tokens behind them
@@ -263,21 +272,6 @@ class _SideCells:
         return summing_matrix(ask_numbers, token, 1 / count[ask_numbers], shape)
 
 
-def _windows_with_queries(batch: Batch, effects: Sequence[Effect]) -> list[tuple[int, ndarray]]:
-    """The queries of each window of text at which heads are asked what they look at themselves."""
-    if not any(effect.top_key is not None for effect in effects):
-        return []
-    windows = []
-    for row, window in enumerate(batch.windows):
-        if window.stimulus != TEXT.name:
-            continue
-        queries = np.flatnonzero(turns(window) * EVERY < len(window))
-        queries = queries[queries > 1]  # the second token sees none but itself and the first
-        if len(queries):
-            windows.append((row, queries))
-    return windows
-
-
 def _top_key_queries(
     batch: Batch,
     effects: Sequence[Effect],
@@ -296,6 +290,7 @@ def _top_key_queries(
         numbers = np.searchsorted(tokens, window.tokens[1:])
         tokens_of_window[number, 1 : len(window)] = numbers
         count[number] = np.bincount(numbers, minlength=len(tokens))
+        # in the drawn order each query's partner is the next one
         drawn_order = np.argsort(turns(window)[queries])
         orders.append(start + drawn_order)
         start += len(queries)

@@ -5,7 +5,7 @@ It shows no stretch of the window, but the tokens near the query's keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -156,23 +156,21 @@ def excerpt(
     most_first = np.argsort(-row[targets], kind="stable")
     by_attention = targets[most_first].tolist()
     strongest = np.argsort(-row, kind="stable")[:STRONGEST].tolist()
+    # many targets would leave no room for the key with the most attention
+    by_importance = [query, 0, *strongest[:1], *by_attention, *strongest]
+    # what stands beside them comes step by step, so that each keeps its nearest neighbours
+    for step in range(1, CONTEXT_TOKENS + 1):
+        for position in (query, *by_attention, *strongest):
+            by_importance += [position - step, position + step]
+    by_importance += range(query - CONTEXT_TOKENS - 1, 0, -1)
+    # a position that came before keeps its place, and takes no more room
     excerpt_positions: dict[int, None] = {}
-    for position in _by_importance(query, by_attention, strongest):
+    for position in by_importance:
         if 0 <= position < length:
             excerpt_positions[position] = None
         if len(excerpt_positions) == WIDTH:
             break
     return np.sort(np.fromiter(excerpt_positions, np.int64))
-
-
-def _by_importance(query: int, targets: list[int], strongest: list[int]) -> Iterator[int]:
-    # many targets would leave no room for the key with the most attention
-    yield from (query, 0, *strongest[:1], *targets, *strongest)
-    for step in range(1, CONTEXT_TOKENS + 1):
-        for position in (query, *targets, *strongest):
-            yield position - step
-            yield position + step
-    yield from range(query - CONTEXT_TOKENS - 1, 0, -1)
 
 
 def stretches_left_out(positions: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -62,7 +62,20 @@ def find_examples(
     choices: list[ExampleQuery] = []
     for want, queries in zip(requests, masses, strict=True):
         choices.extend(choose_queries(sample, want, queries, rng))
-    choices.extend(_ordinary_text(sample, requests))
+    # for each head the first natural text too, as what it does at its best queries is rare
+    text = [i for i, window in enumerate(sample.windows) if window.stimulus == TEXT.name]
+    heads = dict.fromkeys((want.layer, want.head) for want in requests)
+    for layer, head in heads if text else ():
+        ordinary = ExampleQuery(
+            layer=layer,
+            head=head,
+            relation=None,
+            kind="ordinary",
+            mass=float("nan"),
+            window=text[0],
+            query=-1,
+        )
+        choices.append(ordinary)
     choices.sort(key=lambda choice: (choice.layer, choice.head))
     examples: dict[int, Example] = {}
     # window by window, so that the patterns of one are in memory at a time
@@ -74,26 +87,6 @@ def find_examples(
         for i in of_window:
             examples[i] = _example(sample, choices[i], patterns)
     return [examples[i] for i in range(len(choices))]
-
-
-def _ordinary_text(
-    sample: ExampleText, requests: Sequence[ExampleRequest]
-) -> Iterator[ExampleQuery]:
-    """For each head the first natural text of the sample, if it has one."""
-    text = [i for i, window in enumerate(sample.windows) if window.stimulus == TEXT.name]
-    if not text:
-        return
-    heads = dict.fromkeys((want.layer, want.head) for want in requests)
-    for layer, head in heads:
-        yield ExampleQuery(
-            layer=layer,
-            head=head,
-            relation=None,
-            kind="ordinary",
-            mass=float("nan"),
-            window=text[0],
-            query=-1,
-        )
 
 
 def chosen_windows(windows: Sequence[Window]) -> Iterator[Window]:
@@ -172,7 +165,15 @@ def _masses(
             values = patterns.values(want.layer, want.head, pairs.query, pairs.key)
             queries.append(of_relation.summed(number, values))
         progress(sum(lengths[: number + 1]), sum(lengths))
-    return [_concatenated(queries) for queries in parts]
+    # the windows of each request, one after the other; a request may have no query at all
+    no_queries = np.empty(0, np.int64)
+    joined = []
+    for queries in parts:
+        mass = np.concatenate([np.empty(0), *(part.mass for part in queries)])
+        window_of_query = np.concatenate([no_queries, *(part.window for part in queries)])
+        query = np.concatenate([no_queries, *(part.query for part in queries)])
+        joined.append(Queries(mass, window_of_query, query))
+    return joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,15 +193,6 @@ class _TargetCells:
             window=np.full(len(self.owners), window),
             query=self.owners,
         )
-
-
-def _concatenated(parts: Sequence[Queries]) -> Queries:
-    no_queries = np.empty(0, np.int64)
-    return Queries(
-        mass=np.concatenate([np.empty(0), *(part.mass for part in parts)]),
-        window=np.concatenate([no_queries, *(part.window for part in parts)]),
-        query=np.concatenate([no_queries, *(part.query for part in parts)]),
-    )
 
 
 @dataclass(frozen=True)
@@ -231,9 +223,24 @@ def choose_queries(
     histogram, _ = np.histogram(queries.mass.clip(0, 1), STEPS, (0, 1))
     unused = np.ones(len(order), bool)
     windows: set[int] = set()
-    for tenth in _tenths(len(order)):
-        in_tenth = order[tenth.start : tenth.end]
-        candidates = _candidates(sample, queries, in_tenth[unused[in_tenth]], windows)
+    is_text = np.array([window.stimulus == TEXT.name for window in sample.windows])
+    for tenth in range(DECILES):
+        # the best are few at least, so that one of them can be read; of any other tenth the second
+        # half, clear of the tenth before it
+        kind, start, end = "best", 0, max(MIN_BEST, len(order) // DECILES)
+        if tenth:
+            kind = f"decile {tenth + 1}"
+            start = len(order) * (2 * tenth + 1) // (2 * DECILES)
+            end = max(start + 1, len(order) * (tenth + 1) // DECILES)
+        in_tenth = order[start:end]
+        free = in_tenth[unused[in_tenth]]
+        # of about the same mass, from other windows than those before if possible
+        of_text = free[is_text[queries.window[free]]]
+        preferred = of_text if len(of_text) else free
+        similar = max(8, len(order) // 16)
+        nearby = preferred[:similar].tolist()
+        elsewhere = [i for i in nearby if queries.window[i] not in windows]
+        candidates = (elsewhere or nearby)[:NEARBY]
         if not candidates:
             continue
         # of the candidates the first that can be read, if there is one
@@ -249,49 +256,12 @@ def choose_queries(
             layer=want.layer,
             head=want.head,
             relation=want.relation,
-            kind=tenth.name,
+            kind=kind,
             mass=float(queries.mass[best]),
             window=int(queries.window[best]),
             query=int(queries.query[best]),
             masses=tuple(histogram.tolist()),
         )
-
-
-def _candidates(
-    sample: ExampleText, queries: Queries, tenth: Int[ndarray, " query"], windows: set[int]
-) -> list[int]:
-    """The queries of a tenth to try, of about the same mass, from other windows if possible."""
-    is_text = np.array([window.stimulus == TEXT.name for window in sample.windows])
-    window_of_query = queries.window[tenth]
-    of_text = tenth[is_text[window_of_query]]
-    preferred = of_text if len(of_text) else tenth
-    similar = max(8, len(queries.mass) // 16)
-    nearby = preferred[:similar].tolist()
-    elsewhere = [i for i in nearby if queries.window[i] not in windows]
-    candidates = elsewhere or nearby
-    return candidates[:NEARBY]
-
-
-@dataclass(frozen=True)
-class _Tenth:
-    """A tenth of the queries, in the order of their mass, the highest first."""
-
-    name: str
-    start: int
-    end: int
-
-
-def _tenths(size: int) -> Iterator[_Tenth]:
-    """The tenths of so many queries, the highest first; of all but the first the second half."""
-    if not size:
-        return
-    best = max(MIN_BEST, size // DECILES)
-    yield _Tenth("best", 0, best)
-    for k in range(1, DECILES):
-        middle = size * (2 * k + 1) // (2 * DECILES)
-        end = size * (k + 1) // DECILES
-        end = max(middle + 1, end)
-        yield _Tenth(f"decile {k + 1}", middle, end)
 
 
 def _example(sample: ExampleText, choice: ExampleQuery, patterns: WindowPatterns) -> Example:

@@ -152,6 +152,7 @@ def _notes(
     fixed: Mapping[str, ReferenceBaseline],
 ) -> tuple[str, ...]:
     """Notes on fixed baselines with another rate on the text, and on those that are much worse."""
+    # one note for all relations: on text of another kind dozens of them differ at once
     notes = []
     others = []
     for name, row in fixed.items():

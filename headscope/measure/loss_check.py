@@ -176,24 +176,24 @@ def token_losses(model: Model, targets: Sequence[Targets]) -> Float[ndarray, " t
                 for tokens, places in targets
             ]
         else:
-            losses = [_masked_losses(model, network, unembed, target) for target in targets]
+            # an encoder sees all of its input, so what it is to predict must be masked
+            if model.tokenizer.mask is None:
+                lack = "has no token for what is to be filled in"
+                raise ModelError(f"{model.name}'s tokenizer {lack}")
+            losses = []
+            for sequence, places in targets:
+                of_window = np.empty(len(places))
+                # some at a time, as a model that was trained with few masks needs the rest
+                shares = max(1, round(len(places) / len(sequence) / MASKED))
+                for share in range(shares):
+                    masked = slice(share, None, shares)
+                    hidden = places[masked]
+                    tokens = sequence.copy()
+                    tokens[hidden] = model.tokenizer.mask
+                    labels = sequence[hidden]
+                    of_window[masked] = _losses(network, unembed, tokens, hidden, labels)
+                losses.append(of_window)
     return np.concatenate(losses)
-
-
-def _masked_losses(
-    model: Model, network: Any, unembed: nn.Module, target: Targets
-) -> Float[ndarray, " target"]:
-    if model.tokenizer.mask is None:
-        raise ModelError(f"{model.name}'s tokenizer has no token for what is to be filled in")
-    losses = np.empty(len(target.places))
-    shares = max(1, round(len(target.places) / len(target.tokens) / MASKED))
-    for share in range(shares):
-        masked = slice(share, None, shares)
-        tokens = target.tokens.copy()
-        tokens[target.places[masked]] = model.tokenizer.mask
-        labels = target.tokens[target.places[masked]]
-        losses[masked] = _losses(network, unembed, tokens, target.places[masked], labels)
-    return losses
 
 
 def _losses(

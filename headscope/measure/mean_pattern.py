@@ -128,27 +128,26 @@ class PictureReader:
 
 def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
     """Reader of the pictures of a batch's windows; of text none, as it is profiled."""
-    pictures = [
-        _picture_cells(row, window)
-        for row, window in enumerate(batch.windows)
-        if window.stimulus in pictured() and window.document < DOCUMENTS
-    ]
+    pictures = []
+    for row, window in enumerate(batch.windows):
+        if window.stimulus not in pictured() or window.document >= DOCUMENTS:
+            continue
+        # cells that the window has, and that a query may attend to
+        positions = shown_positions(window)
+        in_window = positions >= 0
+        cells = in_window[:, None] & in_window
+        cells &= window.attention_kind.sees(positions[:, None], positions[None, :])
+        cells[0] = False  # the first token has nowhere to look
+        query, key = np.nonzero(cells)
+        pictures.append(
+            PictureCells(
+                cells=Entries(row, positions[query], positions[key]),
+                stimulus=pictured().index(window.stimulus),
+                pixels=query * SIDE + key,
+                rows=np.flatnonzero(cells.any(1)),
+            )
+        )
     return partial(PictureReader, pictures, config) if pictures else None
-
-
-def _picture_cells(row: int, window: Window) -> PictureCells:
-    positions = shown_positions(window)
-    in_window = positions >= 0
-    cells = in_window[:, None] & in_window
-    cells &= window.attention_kind.sees(positions[:, None], positions[None, :])
-    cells[0] = False  # the first token has nowhere to look
-    query, key = np.nonzero(cells)
-    return PictureCells(
-        cells=Entries(row, positions[query], positions[key]),
-        stimulus=pictured().index(window.stimulus),
-        pixels=query * SIDE + key,
-        rows=np.flatnonzero(cells.any(1)),
-    )
 
 
 def stimulus_pictures(

@@ -1,7 +1,7 @@
 """Reader of the queries at which a head prefers the target to every other candidate.
 
 Queries at which a baseline is wrong are hard, the others easy: each is a part of its relation, with
-sums of its own (`part` in `_compared_cells`), by which conditions compare heads with baselines.
+sums of its own (`part` in `preference_reader`), by which conditions compare heads with baselines.
 """
 
 from __future__ import annotations
@@ -113,62 +113,15 @@ def preference_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
-    # compared queries of the batch, each with a row of the sums
-    rows = []
-    least: list[float] = []
-    cells = []
-    start = 0
-    for compared in _compared_cells(batch, window_pairs, config):
-        row = (compared.block, compared.relation, compared.is_challenge)
-        rows += [row] * compared.queries
-        least += [compared.least_attention] * compared.queries
-        # queries are numbered through the batch
-        numbered = compared.cells.copy()
-        numbered[:, _NUMBER] += start
-        cells.append(numbered)
-        start += compared.queries
-    if not cells:
-        return None
-    # targets first, then other candidates, by the number of their query
-    all_cells = np.concatenate(cells)
-    order = np.lexsort((all_cells[:, _NUMBER], all_cells[:, _SIDE]))
-    parts = []
-    for request, read_cells in _by_request(all_cells[order], tiles, batch):
-        comparisons = _comparisons(request, read_cells, np.array(least), config)
-        parts.append((request, comparisons))
-    return partial(
-        PreferenceReader,
-        np.array(rows, np.int64).reshape(-1, 3),
-        parts,
-        logarithms=config.logarithms,
-    )
-
-
-_WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)
-
-
-@dataclass(frozen=True, eq=False)
-class _ComparedCells:
-    """Cells of the compared queries of one relation in one window."""
-
-    block: int
-    relation: int
-    is_challenge: bool
-    """True in the challenge set, which is not the run's text."""
-    queries: int
-    least_attention: float
-    cells: Int[ndarray, "cell 5"]
-    """Window, query, number of the query, side and key."""
-
-
-def _compared_cells(
-    batch: Batch, window_pairs: Sequence[WindowPairs], config: ReaderConfig
-) -> Iterator[_ComparedCells]:
     # parts of relations that are counted by preferred targets
     relations = of_attention(config.relations)
-    parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]
+    compared_parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]
+    # compared queries of the batch, each with a row of the sums
+    rows: list[tuple[int, int, bool]] = []
+    least: list[float] = []
+    cells_of_blocks = []
     for window_number, window in enumerate(batch.windows):
-        for index, part in parts:
+        for relation, part in compared_parts:
             if window.stimulus not in part.stimuli:
                 continue
             targets = window_pairs[window_number].targets(part)
@@ -185,18 +138,29 @@ def _compared_cells(
             cells[:, _SIDE] = np.arange(len(cells)) >= len(targets)
             cells[:, _KEY] = np.concatenate([targets.key, others.key])
             # queries of a window that is cut into stretches lie in several blocks
+            is_challenge = window.stimulus == CHALLENGE.name
             for block, is_in_block in batch.blocks_of(window_number, cells[:, _QUERY]):
                 in_block = cells[is_in_block]
+                # queries are numbered through the batch
                 numbers, number = np.unique(in_block[:, _NUMBER], return_inverse=True)
-                in_block[:, _NUMBER] = number
-                yield _ComparedCells(
-                    block=block,
-                    relation=index,
-                    is_challenge=window.stimulus == CHALLENGE.name,
-                    queries=len(numbers),
-                    least_attention=least_attention(part.parent),
-                    cells=in_block,
-                )
+                in_block[:, _NUMBER] = len(rows) + number
+                cells_of_blocks.append(in_block)
+                rows += [(block, relation, is_challenge)] * len(numbers)
+                least += [least_attention(part.parent)] * len(numbers)
+    if not cells_of_blocks:
+        return None
+    # targets first, then other candidates, by the number of their query
+    all_cells = np.concatenate(cells_of_blocks)
+    order = np.lexsort((all_cells[:, _NUMBER], all_cells[:, _SIDE]))
+    parts = []
+    for request, read_cells in _by_request(all_cells[order], tiles, batch):
+        comparisons = _comparisons(request, read_cells, np.array(least), config)
+        parts.append((request, comparisons))
+    row_table = np.array(rows, np.int64).reshape(-1, 3)
+    return partial(PreferenceReader, row_table, parts, logarithms=config.logarithms)
+
+
+_WINDOW, _QUERY, _NUMBER, _SIDE, _KEY = range(5)
 
 
 def _by_request(

@@ -336,7 +336,16 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     with np.errstate(invalid="ignore", divide="ignore"):
         for name, values in sums.items():
             table[name] = (values / queries).ravel()
-        table["variability"] = _variability(profile).ravel()
+        # the first key is left out; a single window does not differ from the mean over windows
+        variability = np.full(profile.entropy.shape, np.nan)
+        is_later_key = np.arange(CORNER * CORNER) % CORNER > 0
+        windows = profile.corner[profile.corners == 1][..., is_later_key]
+        if len(windows) > 1:
+            differences = np.abs(windows - windows.mean(0))
+            deviation = differences.sum((0, -1))
+            mass = windows.sum((0, -1))
+            variability = deviation / (2 * mass)
+        table["variability"] = variability.ravel()
     # models without learned sinks have no such share
     if not profile.sink.any():
         table["sink_share"] = np.nan
@@ -344,23 +353,11 @@ def describe(profile: Profile, numbers: Sequence[int]) -> pd.DataFrame:
     return table
 
 
-def _variability(profile: Profile) -> Float[ndarray, "layer head"]:
-    windows = profile.corner[profile.corners == 1]
-    cells = np.arange(CORNER * CORNER)
-    is_later_key = cells % CORNER > 0
-    windows = windows[..., is_later_key]
-    if len(windows) < 2:
-        return np.full(profile.entropy.shape, np.nan)
-    differences = np.abs(windows - windows.mean(0))
-    deviation = differences.sum((0, -1))
-    mass = windows.sum((0, -1))
-    return np.asarray(deviation / (2 * mass))
-
-
 def _shapes(profile: Profile) -> list[str | float]:
     queries = float(profile.queries)
     if queries == 0:
         return [np.nan] * profile.entropy.size
+    # shares of what lies beyond the first token, as many heads rest there
     outside = np.maximum(queries - profile.first_token, 1e-9)
     # the first that fits gives the name
     diagonal = profile.diagonal.max(-1) / outside

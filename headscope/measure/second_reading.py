@@ -60,6 +60,7 @@ class SecondReading:
             *self.text.first[: self.sums.token_counts.windows],
             *self._were_read(self.text.others),
         ]
+        # cells grow with the square of a window's length, and beginnings come from more documents
         beginnings = [window.cut(LONGEST) for window in read_windows]
         return read_surrogate_rows(
             partial(rows_of_model, self.model),

@@ -30,7 +30,7 @@ from headscope.measure.tally import grained
 from headscope.models.engines.engine import Entries, PatternRegion, QueryRows, Tile
 from headscope.relations.effects import of_attention
 from headscope.relations.pairs import Pairs, distinct_values, no_pairs
-from headscope.relations.parts import ComparedPart, is_compared
+from headscope.relations.parts import is_compared
 from headscope.relations.query_sampling import LONG, row_queries, turns
 from headscope.relations.relation import PairSet, Relation
 from headscope.relations.window_pairs import WindowPairs
@@ -99,8 +99,11 @@ def select(
     for row, in_window in zip(row_of, pairs_in_windows, strict=True):
         if is_compared_relation[in_window.relation]:
             continue
-        queries[row] += len(in_window.pairs.targets.queries)
-        chance[row] += _chance(batch.windows[in_window.window], in_window.pairs)
+        targets = in_window.pairs.targets
+        queries[row] += len(targets.queries)
+        # the mass of a head that spreads evenly over the keys of each row
+        keys_seen = batch.windows[in_window.window].keys_seen(targets.query)
+        chance[row] += (targets.weight / keys_seen).sum()
     # the cells of all pairs, and those of targets that can be hits
     shape = _Shape(len(rows), max(map(len, batch.windows)), config.heads)
     cells = _cells(pairs_in_windows, row_of, shape)
@@ -279,12 +282,6 @@ def _tile_reduction(
     )
 
 
-def _chance(window: Window, pairs: PairSet) -> float:
-    """The mass of a head that spreads evenly over the keys of each row, summed over queries."""
-    targets = pairs.targets
-    return float((targets.weight / window.keys_seen(targets.query)).sum())
-
-
 def find_all(
     window_pairs: WindowPairs, relations: Sequence[Relation], seed: int
 ) -> Iterator[tuple[int, PairSet]]:
@@ -295,7 +292,19 @@ def find_all(
     text = _number("\0".join(window_pairs.window.strings))
     for index, relation in enumerate(relations):
         if is_compared(relation):
-            yield from _hits_alone(window_pairs, index, relation)
+            if window_pairs.window.stimulus not in relation.stimuli:
+                continue
+            targets = window_pairs.targets(relation)
+            if not len(targets):
+                continue
+            # a query without another candidate is not compared: its hit would have no query to
+            # divide by
+            compared = relation.candidates_in(window_pairs).queries
+            targets = targets.of_queries(compared, len(window_pairs.window))
+            # no controls: another reader compares targets with candidates, and here they compete
+            # with every key of their rows
+            if len(targets):
+                yield index, PairSet(targets, no_pairs())
             continue
         # each relation has its own stream: leaving a type out changes no other type's draws
         result = window_pairs.cells(relation, [seed, text, _relation_number(relation.id)])
@@ -303,35 +312,15 @@ def find_all(
             yield index, result
 
 
-def _hits_alone(
-    window_pairs: WindowPairs, index: int, part: ComparedPart
-) -> Iterator[tuple[int, PairSet]]:
-    """Targets of compared queries without controls: another reader compares them with candidates.
-
-    Here they compete with every key of their rows.
-    """
-    if window_pairs.window.stimulus not in part.stimuli:
-        return
-    targets = window_pairs.targets(part)
-    if not len(targets):
-        return
-    # a query without another candidate is not compared: its hit would have no query to divide by
-    compared = part.candidates_in(window_pairs).queries
-    targets = targets.of_queries(compared, len(window_pairs.window))
-    if len(targets):
-        yield index, PairSet(targets, no_pairs())
-
-
-@lru_cache
-def _relation_number(name: str) -> int:
-    return _number(name)
-
-
 def _number(text: str) -> int:
     """A number that stands for a text, on every machine the same."""
     content = text.encode("utf-8", "replace")
     digest = hashlib.blake2b(content, digest_size=8).digest()
     return int.from_bytes(digest)
+
+
+_relation_number = lru_cache(_number)
+"""The number of a relation's name; each comes once in every window."""
 
 
 def hit_shares(window: Window, targets: Pairs) -> Float[ndarray, " pair"]:
@@ -388,48 +377,39 @@ def row_requests(
         needed = hits[hits // length == i] % length
         # hits need whole rows; other cells are read one by one
         whole_rows = distinct_values(np.concatenate([needed, row_queries(window)]))
-        requests += _picked(i, whole_rows, heads)
+        first = 0
+        while first < len(whole_rows):
+            # a part of about a million cells, as wide as the last of its rows
+            remaining = whole_rows[first:]
+            rows = 1 + np.arange(len(remaining))
+            count = int((rows * (remaining + 1) * heads <= ROW_CELLS).sum())
+            last = first + max(1, count)
+            requests.append(QueryRows(i, whole_rows[first:last]))
+            first = last
         single = ~np.isin(query, whole_rows)
         if single.any():
             requests.append(Entries(i, query[single], key[single]))
     return tuple(requests)
 
 
-def _picked(window: int, queries: Int[ndarray, " query"], heads: int) -> Iterator[QueryRows]:
-    """The rows in parts of at most about a million cells."""
-    start = 0
-    while start < len(queries):
-        remaining = queries[start:]
-        rows = 1 + np.arange(len(remaining))
-        # rows that are read together are as wide as the last of them
-        cells = rows * (remaining + 1) * heads
-        count = int((cells <= ROW_CELLS).sum())
-        stop = start + max(1, count)
-        yield QueryRows(window, queries[start:stop])
-        start = stop
-
-
 def request_of_cell(
     requests: Sequence[PatternRegion], cells: Int[ndarray, " cell"], length: int
 ) -> Int[ndarray, " cell"]:
     """The request that reads each cell, flat as `[window query key]`."""
+    # each row is read by one request, whole or by its single cells, so a table finds it
     row = cells // length
     last_row = int(row.max(initial=0))
     request_of_row = np.full(last_row + 1, -1)
     for number, request in enumerate(requests):
-        rows_read = _rows_read(request, length)
+        # flat as `[window query]`
+        if isinstance(request, Entries):
+            rows_read = request.window * length + distinct_values(request.queries)
+        elif isinstance(request, QueryRows):
+            rows_read = request.window * length + request.queries
+        else:
+            windows = np.arange(request.windows.start, request.windows.stop)
+            queries = np.arange(request.queries.start, request.queries.stop)
+            rows_read = (windows[:, None] * length + queries).ravel()
         rows_with_cells = rows_read[rows_read <= last_row]
         request_of_row[rows_with_cells] = number
     return np.asarray(request_of_row[row])
-
-
-def _rows_read(request: PatternRegion, length: int) -> Int[ndarray, " row"]:
-    """The rows that a request reads, flat as `[window query]`."""
-    if isinstance(request, Entries):
-        return request.window * length + distinct_values(request.queries)
-    if isinstance(request, QueryRows):
-        return request.window * length + request.queries
-    windows = np.arange(request.windows.start, request.windows.stop)
-    queries = np.arange(request.queries.start, request.queries.stop)
-    rows = windows[:, None] * length + queries
-    return np.asarray(rows.ravel())

@@ -106,7 +106,14 @@ def find_sink_positions(
     other = []
     for row, parts in by_window.items():
         # keys with the largest mean attention, if they have enough of it
-        on_keys = [_mean_attention(part.pattern, windows[row]) for part in parts]
+        window = windows[row]
+        on_keys = []
+        for part in parts:
+            # a sink stands early: in the first half, behind the first token and a template
+            early = part.pattern[:, :, 1 : len(window) // 2]
+            mean = early.mean((0, 1))
+            mean[: window.begins - 1] = 0
+            on_keys.append(mean)
         best = torch.stack(on_keys).mean(0).topk(MAX_COLUMNS)
         is_sink = best.values >= SHARE
         sink_count = is_sink.sum()
@@ -126,16 +133,6 @@ def find_sink_positions(
             mass.append(on_sinks.sum(-1))
             other.append(elsewhere.sum(-1))
     return SinkPositions(columns=columns, mass=torch.stack(mass), other=torch.stack(other))
-
-
-def _mean_attention(
-    pattern: Float[Tensor, "head query key"], window: Window
-) -> Float[Tensor, " early_key"]:
-    """The mean attention on the keys of a window's first half, from the second token on."""
-    early = pattern[:, :, 1 : len(window) // 2]
-    mean = early.mean((0, 1))
-    mean[: window.begins - 1] = 0
-    return mean
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -45,7 +45,27 @@ def text_windows(
         max_length=min(MAX_LENGTH, model.context),
         seed=seed,
     )
-    windows = long_enough(_at_most(text, max_tokens), corpora)
+    # `text` ends with a whole window, which may go beyond the limit
+    up_to_limit = []
+    tokens_left = max_tokens
+    for window in text:
+        within_limit = window
+        if len(window) > tokens_left:
+            # the first tokens, and the token that closes the window; annotation is lost
+            end = max(0, tokens_left - window.ends)
+            positions = [*range(end), *range(window.stop, len(window))]
+            within_limit = Window(
+                window.name,
+                window.tokens[positions],
+                tuple(window.strings[position] for position in positions),
+                document=window.document,
+                attention_kind=window.attention_kind,
+                ends=window.ends,
+            )
+        up_to_limit.append(within_limit)
+        tokens_left -= len(window)
+    windows = long_enough(up_to_limit, corpora)
+    # neighbours run together, and those of about one length need little padding
     return sorted(windows, key=len, reverse=True)
 
 
@@ -67,26 +87,6 @@ def long_enough(
         read = ", ".join(map(str, corpora))
         raise CorpusError(f"{read}: no window of text has the {tokens} tokens that are needed")
     return long_windows
-
-
-def _at_most(windows: Iterable[Window], tokens: int) -> Iterator[Window]:
-    """Windows up to so many tokens; the last one may be cut."""
-    for window in windows:
-        yield window if len(window) <= tokens else _cut(window, tokens)
-        tokens -= len(window)
-
-
-def _cut(window: Window, length: int) -> Window:
-    """The first tokens of a window, and the token that closes it; without its annotation."""
-    positions = [*range(max(0, length - window.ends)), *range(window.stop, len(window))]
-    return Window(
-        window.name,
-        window.tokens[positions],
-        tuple(window.strings[position] for position in positions),
-        document=window.document,
-        attention_kind=window.attention_kind,
-        ends=window.ends,
-    )
 
 
 def token_count(windows: Sequence[Window]) -> int:

@@ -37,7 +37,7 @@ HARD_QUERIES = (50, 200)
 """Hard queries of a relation after which windows are chosen for other relations first, and after
 which no window is chosen for it."""
 NO_WORD = -1
-"""Class of keys that are no word, or the query itself."""
+"""Class of a key that belongs to no word, or is the query itself."""
 LONGEST = 128
 """Tokens of a window that are read again. The cells of a window grow with the square of its length,
 and many beginnings come from more documents than a few whole windows."""
@@ -147,7 +147,13 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
             if baseline is not None and len(targets):
                 targets = window_pairs.compared(relation, baseline).hard
             counts[row, number] = len(targets.queries)
-    turns = np.array([_turn(window, text.seed) for window in text.windows])
+    # 63 bits by window and seed, as good as drawn, so that a text's order decides nothing
+    turns = []
+    for window in text.windows:
+        tokens = np.ascontiguousarray(window.tokens, np.int64)
+        content = str(text.seed).encode() + tokens.tobytes()
+        digest = blake2b(content, digest_size=8).digest()
+        turns.append(int.from_bytes(digest, "little") >> 1)
     rarest_first = np.argsort(counts.sum(0), kind="stable")
     # the rarest relation chooses first, from its richest windows
     tokens_left = text.tokens
@@ -155,7 +161,7 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
     queries = np.zeros(len(relations), np.int64)
     for enough in HARD_QUERIES:
         for column in rarest_first:
-            order = np.lexsort((turns, -counts[:, column]))
+            order = np.lexsort((np.array(turns), -counts[:, column]))
             has_queries = counts[order, column] > 0
             for number in order[has_queries].tolist():
                 if queries[column] >= enough or tokens_left <= 0:
@@ -166,14 +172,6 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
                 tokens_left -= len(text.windows[number])
                 queries += counts[number]
     return [text.windows[number] for number in sorted(numbers)]
-
-
-def _turn(window: Window, seed: int) -> int:
-    """A number of 63 bits, as good as drawn at random for this window by this seed."""
-    tokens = np.ascontiguousarray(window.tokens, np.int64)
-    content = str(seed).encode() + tokens.tobytes()
-    digest = blake2b(content, digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 def targets_to_judge(relation: Relation, window_pairs: WindowPairs) -> Pairs:
@@ -316,7 +314,7 @@ class SurrogateRows:
         return Cells(row, cell)
 
     def other_candidates(self, targets: Cells) -> Cells:
-        """Words at the targets' queries that are no targets, of parts of speech that targets have.
+        """Other words than targets at the targets' queries, of parts of speech that targets have.
 
         A part of speech counts if it has at least `MIN_SHARE` of the targets.
         """

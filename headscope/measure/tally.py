@@ -83,6 +83,7 @@ class Profile:
     @classmethod
     def zeros(cls, layers: int, heads: int) -> Profile:
         """An empty profile."""
+        # corners stay apart by window, as variability compares windows; all else is a sum over them
         per_head = (layers, heads)
         return cls(
             queries=np.zeros(()),

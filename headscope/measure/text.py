@@ -186,6 +186,8 @@ def _stimulus_windows(
         settings.haystack or (),
         model.longest_window,
     )
+    # `--types all` includes types whose data the user may not have; a named type must not be lost
+    # without a word
     names = {stimulus for relation in relations for stimulus in relation.stimuli}
     may_lack = ALL in (settings.types or ())
     windows: list[Window] = []

@@ -25,10 +25,29 @@ def check_family(name: str, entries: Mapping[str, Any]) -> None:
         ModelError: the model has an encoder and a decoder, or is not a language model.
     """
     model_type = entries.get("model_type")
-    if isinstance(model_type, str) and find_layout(model_type) is None:
-        kind = _unread_kind(model_type, entries)
-        if kind is not None:
-            raise ModelError(f"{name}: {model_type} is {kind}; {READ}")
+    if not isinstance(model_type, str) or find_layout(model_type) is not None:
+        return
+    kind = None
+    if entries.get("index_topk"):
+        kind = "a decoder that attends only to the keys that a learned index picks"
+    elif model_type == "falcon" and entries.get("alibi"):
+        kind = "a decoder to whose scores transformers' eager attention adds ALiBi twice"
+    else:
+        # importing transformers takes two seconds
+        from transformers.models.auto import modeling_auto as auto
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+        is_decoder = model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        fills_in = model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        has_two_stacks = model_type in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+        # transformers itself refuses a type that it does not know
+        is_known = model_type in CONFIG_MAPPING_NAMES
+        if entries.get("is_encoder_decoder", has_two_stacks and not is_decoder):
+            kind = "a model with an encoder and a decoder"
+        elif is_known and not (is_decoder or fills_in):
+            kind = "not a language model"
+    if kind is not None:
+        raise ModelError(f"{name}: {model_type} is {kind}; {READ}")
 
 
 def refuse_encoder(model: Any, task: str) -> None:
@@ -56,23 +75,3 @@ def refuse_mixed_heads(model: Any) -> None:
             "outputs of their heads before W_O, so that no part of what W_O reads is the output of "
             "one head; attention patterns are read all the same"
         )
-
-
-def _unread_kind(model_type: str, entries: Mapping[str, Any]) -> str | None:
-    """The kind of an unlisted model in words; None for a decoder or an encoder."""
-    if entries.get("index_topk"):
-        return "a decoder that attends only to the keys that a learned index picks"
-    if model_type == "falcon" and entries.get("alibi"):
-        return "a decoder to whose scores transformers' eager attention adds ALiBi twice"
-    # importing transformers takes two seconds
-    from transformers.models.auto import modeling_auto as auto
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    is_decoder = model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    has_two_stacks = model_type in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-    if entries.get("is_encoder_decoder", has_two_stacks and not is_decoder):
-        return "a model with an encoder and a decoder"
-    fills_in = model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if is_decoder or fills_in or model_type not in CONFIG_MAPPING_NAMES:
-        return None  # transformers refuses a type that it does not know
-    return "not a language model"

@@ -41,7 +41,7 @@ def continue_window(model: Model, window: Window, count: int) -> Window:
         )
     finally:
         attend_by(network, NAME)
-    # the end-of-text token is no text
+    # the end-of-text token is not part of the text
     ended = output[0, -1].item() in np.atleast_1d(network.generation_config.eos_token_id)
     tokens = output[0, 1 : -1 if ended else None].tolist()
     texts = [tokenizer.decode(tokens[:end]) for end in range(len(tokens) + 1)]

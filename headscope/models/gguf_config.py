@@ -247,7 +247,13 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
     ):  # Phi-3 states it twice
         original = scaling["original_max_position_embeddings"]
         config.original_max_position_embeddings = original
-    scaling |= _rotated_part(name, config, header)
+    # some families can rotate a part of each head alone; the others would rotate all of it
+    width = _head_width(config)
+    rotated = values.get("rope.dimension_count", width)
+    if config.model_type in _PARTLY_ROTARY:
+        scaling["partial_rotary_factor"] = rotated / width
+    elif rotated != width:
+        _refuse_unknown(name, config, "rope.dimension_count", rotated)
     # one set of rotary numbers for all layers
     if "full_attention" not in parameters:
         theta = values.get("rope.freq_base", parameters["rope_theta"])
@@ -263,17 +269,6 @@ def _set_rotary(name: str, config: Any, header: GgufHeader) -> None:
     # Gemma 3 scales the positions of its full layers alone
     full = {"rope_theta": theta, **scaling}
     config.rope_parameters = {"full_attention": full, "sliding_attention": sliding}
-
-
-def _rotated_part(name: str, config: Any, header: GgufHeader) -> dict[str, float]:
-    """The rotated part of each head, where a family can leave a part out."""
-    width = _head_width(config)
-    rotated = header.values.get("rope.dimension_count", width)
-    if config.model_type in _PARTLY_ROTARY:
-        return {"partial_rotary_factor": rotated / width}
-    if rotated != width:
-        _refuse_unknown(name, config, "rope.dimension_count", rotated)
-    return {}
 
 
 def _head_width(config: Any) -> int:

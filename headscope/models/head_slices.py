@@ -49,11 +49,23 @@ def layers_with_mixed_heads(network: Any, dimensions: AttentionDimensions) -> tu
     def without_head(call: AttentionCall) -> Output:
         running.append(call.layer)
         output = call.output().clone()
+        # row h + 1 lacks head h
         head = torch.arange(heads, device=output.device)
         output[head + 1, :, head] = 0
         return output
 
+    def first_row_in_all(
+        _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        # what earlier layers have changed would change every head of this one
+        stream = block_input(arguments, keywords)
+        first = stream[:1].expand_as(stream).contiguous()
+        if arguments:
+            return (first, *arguments[1:]), keywords
+        return arguments, {**keywords, "hidden_states": first}
+
     def take(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        # W_O reads the output of the attention that was called last
         if running:
             slices = inputs[0].reshape(heads + 1, -1, inputs[0].shape[-1])
             mixed[running[-1]] = not _in_own_slices(slices, heads)
@@ -63,7 +75,7 @@ def layers_with_mixed_heads(network: Any, dimensions: AttentionDimensions) -> tu
     tokens = torch.arange(1, 1 + TOKENS, device=weight.device) % len(weight)
     with ExitStack() as hooks:
         for module in attention_modules(network):
-            handle = module.register_forward_pre_hook(_first_row_in_all, with_kwargs=True)
+            handle = module.register_forward_pre_hook(first_row_in_all, with_kwargs=True)
             hooks.enter_context(handle)
         for holder in projection_modules(network):
             hooks.enter_context(output_projection(holder).register_forward_pre_hook(take))
@@ -72,26 +84,18 @@ def layers_with_mixed_heads(network: Any, dimensions: AttentionDimensions) -> tu
     return tuple(layer for layer in dimensions.attention_layers if mixed.get(layer, True))
 
 
-def _first_row_in_all(
-    _: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of an attention module with the stream of the first row in all rows."""
-    stream = block_input(arguments, keywords)
-    first = stream[:1].expand_as(stream).contiguous()
-    if arguments:
-        return (first, *arguments[1:]), keywords
-    return arguments, {**keywords, "hidden_states": first}
-
-
 def _in_own_slices(inputs: Float[Tensor, "row position _"], heads: int) -> bool:
     """Test if every row but the first differs from it in the slice of its head alone."""
     if inputs.shape[-1] % heads:
         return False
     z = inputs.float().view(*inputs.shape[:-1], heads, -1)
     difference = z[1:] - z[:1]
-    change_of_head = difference.square().sum((1, 3)).sqrt()  # of row × head
+    squares = difference.square().sum((1, 3))  # of row × head
+    change_of_head = squares.sqrt()
     tolerance = TOLERANCE.get(inputs.dtype, _HALF_TOLERANCE)
     allowed = tolerance * float(z[0].norm())
     is_changed: Bool[Tensor, "head head"] = change_of_head > allowed
+    # in row h + 1 the slice of head h may change
     is_of_row = torch.eye(heads, dtype=torch.bool, device=z.device)
-    return not bool((is_changed & ~is_of_row).any())
+    is_mixed = is_changed & ~is_of_row
+    return not bool(is_mixed.any())

@@ -33,7 +33,7 @@ from headscope.models.locate import locate, title_of
 from headscope.models.merge import merge_wrapped, refuse_wrapped_bridge
 from headscope.models.model import WIDE, Model
 from headscope.models.tokenizer import Tokenizer, load_tokenizer, substitute_bos
-from headscope.models.weight_files import Checkpoint, find_checkpoint
+from headscope.models.weight_files import find_checkpoint
 from headscope.models.weights import (
     check_plain_weights,
     fuse_activations,
@@ -82,12 +82,32 @@ def load_model(name: str, **options: Any) -> Model:
     """
     # settings first, as weights take long to read
     settings = _settings(options)
-    device, is_spread = _device(settings.device), settings.device_map is not None
+    is_spread = settings.device_map is not None
+    device = settings.device
+    if device == AUTO:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    else:
+        # torch alone knows which devices there are
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            reason = first_line(error)
+            raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
     dtype = WIDE if settings.dtype == AUTO else settings.dtype
     path, commit = locate(name, settings.revision)
     checkpoint = find_checkpoint(name, path)
     sha256 = checkpoint.sha256()
-    network, tokenizer, unread = _read(name, checkpoint, sha256, dtype, settings.device_map)
+    # a GGUF that was unpacked before is read in a second instead of half a minute
+    stored, unpacked = checkpoint, None
+    if checkpoint.is_gguf:
+        unpacked = unpacked_gguf(*sha256.values())
+        if unpacked.is_dir():
+            stored, unpacked = find_checkpoint(name, unpacked), None
+    network, unread = load_weights(name, stored, getattr(torch, dtype), settings.device_map)
+    with quiet_logging():
+        tokenizer = load_tokenizer(name, stored.path)
+        if unpacked is not None:
+            keep_unpacked(unpacked, network, tokenizer, stored.stored_bits())
     # TransformerLens and eager hooks need the model on one device
     if is_spread:
         settings = settings.model_copy(update={"engine": "fused"})
@@ -105,27 +125,6 @@ def load_model(name: str, **options: Any) -> Model:
             weights_sha256=sha256,
             checkpoint=None if is_spread else checkpoint,
         )
-
-
-def _read(
-    name: str,
-    checkpoint: Checkpoint,
-    sha256: dict[str, str],
-    dtype: str,
-    device_map: str | None,
-) -> tuple[Any, Any, tuple[str, ...]]:
-    """The network, its tokenizer, and notes on what of its files is not read."""
-    unpacked = None
-    if checkpoint.is_gguf:
-        unpacked = unpacked_gguf(*sha256.values())
-        if unpacked.is_dir():
-            checkpoint, unpacked = find_checkpoint(name, unpacked), None
-    network, unread = load_weights(name, checkpoint, getattr(torch, dtype), device_map)
-    with quiet_logging():
-        tokenizer = load_tokenizer(name, checkpoint.path)
-        if unpacked is not None:
-            keep_unpacked(unpacked, network, tokenizer, checkpoint.stored_bits())
-    return network, tokenizer, unread
 
 
 def open_model(source: Any, **options: Any) -> Model:
@@ -180,6 +179,7 @@ def state_sha256(network: nn.Module) -> dict[str, str]:
     for name, tensor in sorted(network.state_dict().items()):
         if not isinstance(tensor, torch.Tensor):
             continue
+        # a compiled model has the tensors of the plain one under longer names
         plain_name = name.replace(f"{COMPILED}.", "")
         title = f"\0{plain_name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0"
         digest.update(title.encode())
@@ -190,6 +190,7 @@ def state_sha256(network: nn.Module) -> dict[str, str]:
 
 def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     """Network and tokenizer of a pair or a bridge."""
+    # a compiled network is a wrapper, whose class is not a model's
     parts = ("original_model", "tokenizer")  # of a bridge
     is_pair = isinstance(source, tuple)
     if is_pair:
@@ -197,6 +198,7 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     match source if is_pair else tuple(getattr(source, part, None) for part in parts):
         case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
             return network, tokenizer
+    # anything else: the likely mistakes are named with their remedy
     items = source if is_pair else (source,)
     kinds = ", ".join(type(item).__name__ for item in items)
     if any(hasattr(item, "merge_and_unload") for item in items):  # the wrapper of peft
@@ -329,7 +331,7 @@ def model_around(
             engine_name=settings.engine,
             device=fields["device"],
         )
-    # heads that cannot be told apart in what W_O reads are not ablated
+    # heads whose outputs are mixed before W_O reads them are not ablated
     is_fused = isinstance(engine, FusedEngine)
     mixed_layers = layers_with_mixed_heads(network, dimensions) if is_fused else ()
     return Model(
@@ -366,6 +368,7 @@ def _text_tokenizer(
     rows: int,
 ) -> tuple[Tokenizer, tuple[str, ...]]:
     """The tokenizer, and a note on the token that serves as BOS if it has none."""
+    # an encoder's windows begin with its classification token, and need no substitute
     bos, kind = settings.bos, dimensions.attention_kind
     notes: tuple[str, ...] = ()
     if bos is None and kind.predicts_next:
@@ -396,17 +399,6 @@ def _notes(
             "read, and causal studies and direct effects do not take this model"
         )
     return tuple(notes)
-
-
-def _device(device: str) -> str:
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = first_line(error)
-        raise ModelError(f"device {device!r} is not to be had here: {reason}") from error
-    return device
 
 
 COMPILED = "_orig_mod"

@@ -86,6 +86,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
                 name, tqdm_class=_LateBar if are_wanted else _NoBar, **options
             )
     except Exception as error:  # the client's HTTP library has errors of its own
+        # what was fetched before needs no network
         try:
             folder = snapshot_download(name, local_files_only=True, tqdm_class=_NoBar, **options)
         except (OSError, HFValidationError):

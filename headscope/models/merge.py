@@ -8,8 +8,6 @@ outputs for the identity and for zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,20 +30,6 @@ _TRIALS = 16
 """Random inputs on which a module is compared with its matrix."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Projection:
-    """A module and its place in the network."""
-
-    holder: nn.Module
-    name: str
-    title: str
-    """Place for messages, such as `q_proj of layer 3`."""
-
-    @property
-    def module(self) -> nn.Module:
-        return self.holder.get_submodule(self.name)
-
-
 def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     """Put plain linear layers in the place of wrapped ones, in place.
 
@@ -63,22 +47,37 @@ def merge_wrapped(name: str, network: Any) -> tuple[str, ...]:
     """
     # Q, K, V and O of every layer, then embedding and unembedding
     merged = []
-    for projection in _projections(network):
-        if not computes_its_matrix(projection.module):
-            merged.append(_kind(projection.module))
-            module = projection.module
+    attention: list[Any] = attention_modules(network)
+    for layer_attention, holder in zip(attention, projection_modules(network), strict=True):
+        for part in projection_names(holder):
+            module = holder.get_submodule(part)
+            if computes_its_matrix(module):
+                continue
+            merged.append(_kind(module))
             try:
-                merged_module = _merged(module)
+                plain = _merged(module)
             except TypeError:  # it takes more than a stream (ZAYA's convolutions)
-                merged_module = None
-            if merged_module is None:
+                plain = None
+            if plain is None:
                 raise ModelError(
-                    f"{name}: {projection.title} ({_kind(module)}) computes more than a matrix "
-                    "product and a bias; put a linear layer in its place, for an adapter by "
-                    "merge_and_unload()"
+                    f"{name}: {part} of layer {layer_attention.layer_idx} ({_kind(module)}) "
+                    "computes more than a matrix product and a bias; put a linear layer in its "
+                    "place, for an adapter by merge_and_unload()"
                 )
-            projection.holder.set_submodule(projection.name, merged_module)
-    merged += _merge_ends(network)
+            holder.set_submodule(part, plain)
+    # an embedding of transformers that scales its rows keeps them as parameters
+    embedding = network.get_input_embeddings()
+    stores_rows = isinstance(embedding, nn.Embedding) and "weight" in embedding._parameters
+    if not stores_rows:
+        merged.append(_kind(embedding))
+        network.set_input_embeddings(_merged_embedding(embedding))
+    # an unembedding of another form changes no attention; direct effects test it
+    unembedding = network.get_output_embeddings()
+    if unembedding is not None and not computes_its_matrix(unembedding):
+        plain = _merged(unembedding)
+        if plain is not None:
+            merged.append(_kind(unembedding))
+            network.set_output_embeddings(plain)
     if not merged:
         return ()
     kinds = ", ".join(dict.fromkeys(merged))
@@ -91,8 +90,17 @@ def refuse_wrapped_bridge(name: str, bridge: Any) -> None:
     Raises:
         ModelError: a projection of attention computes more than its matrix.
     """
-    for title, module in _bridged_matrices(bridge):
-        if not computes_its_matrix(module):
+    # modules of transformers that the bridge reads as matrices: those of attention, and W_U
+    components: dict[str, Any] = {"unembed": getattr(bridge, "unembed", None)}
+    for layer, block in enumerate(bridge.blocks):
+        attention = getattr(block, "attn", nn.Module())
+        for part, component in attention.named_modules():
+            components[f"{part} of layer {layer}"] = component
+    for title, component in components.items():
+        module: Any = getattr(component, "original_component", None)
+        weight: Any = getattr(module, "weight", None)
+        is_matrix = isinstance(weight, Tensor) and weight.dim() == 2
+        if is_matrix and not computes_its_matrix(module):
             raise ModelError(
                 f"{name}: {title} of this bridge ({_kind(module)}) computes more than its matrix; "
                 "pass (model, tokenizer), or merge it before, an adapter by merge_and_unload()"
@@ -108,8 +116,14 @@ def computes_its_matrix(module: nn.Module) -> bool:
     >>> computes_its_matrix(torch.nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)))
     False
     """
-    if _is_plain(module):
+    # a layer of these classes with nothing around it needs no trial; what accelerate puts around it
+    # brings the weights from elsewhere for each call, and they stay what they are
+    is_linear = type(module) in (nn.Linear, Conv1D) and "weight" in module._parameters
+    is_hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+    runs_own_code = "forward" not in vars(module) or hasattr(module, "_hf_hook")
+    if is_linear and runs_own_code and not is_hooked:
         return True
+    # of any other the output decides
     if not isinstance(module, nn.Linear | Conv1D) or "weight" not in module._parameters:
         return False
     if module.weight.is_meta:
@@ -118,48 +132,6 @@ def computes_its_matrix(module: nn.Module) -> bool:
     inputs = _random_inputs(rows)
     expected = inputs @ rows.T + (0 if module.bias is None else module.bias)
     return _is_close(_output(module, inputs), expected)
-
-
-def _projections(network: Any) -> Iterator[_Projection]:
-    """W_Q, W_K, W_V and W_O of each layer."""
-    attention: list[Any] = attention_modules(network)
-    for module, holder in zip(attention, projection_modules(network), strict=True):
-        for name in projection_names(holder):
-            yield _Projection(holder, name, f"{name} of layer {module.layer_idx}")
-
-
-def _bridged_matrices(bridge: Any) -> Iterator[tuple[str, nn.Module]]:
-    """Modules of transformers that a bridge reads as matrices: those of attention and W_U."""
-    components: dict[str, Any] = {"unembed": getattr(bridge, "unembed", None)}
-    for layer, block in enumerate(bridge.blocks):
-        attention = getattr(block, "attn", nn.Module())
-        for part, component in attention.named_modules():
-            components[f"{part} of layer {layer}"] = component
-    for title, component in components.items():
-        module: Any = getattr(component, "original_component", None)
-        weight: Any = getattr(module, "weight", None)
-        if isinstance(weight, Tensor) and weight.dim() == 2:
-            yield title, module
-
-
-def _merge_ends(network: Any) -> list[str]:
-    """Merge what is around the embedding and the unembedding; the names of their classes."""
-    merged = []
-    embedding = network.get_input_embeddings()
-    # an embedding of transformers that scales its rows keeps them as parameters
-    stores_rows = isinstance(embedding, nn.Embedding) and "weight" in embedding._parameters
-    if not stores_rows:
-        merged.append(_kind(embedding))
-        network.set_input_embeddings(_merged_embedding(embedding))
-    unembedding = network.get_output_embeddings()
-    if unembedding is None or computes_its_matrix(unembedding):
-        return merged
-    # an unembedding of another form changes no attention; direct effects test it
-    plain = _merged(unembedding)
-    if plain is not None:
-        merged.append(_kind(unembedding))
-        network.set_output_embeddings(plain)
-    return merged
 
 
 @torch.no_grad()
@@ -206,16 +178,6 @@ def _kind(module: nn.Module) -> str:
     """The package and the class of a module, such as `peft.Linear`."""
     package = type(module).__module__.partition(".")[0]
     return f"{package}.{type(module).__name__}"
-
-
-def _is_plain(module: nn.Module) -> bool:
-    """Test if a module is a linear layer of torch or transformers with nothing around it."""
-    if type(module) not in (nn.Linear, Conv1D) or "weight" not in module._parameters:
-        return False
-    if module._forward_hooks or module._forward_pre_hooks:
-        return False
-    # accelerate brings the weights from elsewhere for each call, and they stay what they are
-    return "forward" not in vars(module) or hasattr(module, "_hf_hook")
 
 
 def _random_inputs(rows: Float[Tensor, "output input"]) -> Float[Tensor, "trial input"]:

@@ -33,6 +33,7 @@ def null_model(engine: Engine, *, seed: int) -> Iterator[None]:
     before = _probe_patterns(engine, matrices[0].device)
     originals = [matrix.to("cpu", copy=True) for matrix in matrices]
     try:
+        # in place: the matrices are views into the weights that the engine computes with
         generator = torch.Generator().manual_seed(seed)
         for matrix in matrices:
             order = torch.randperm(matrix.numel(), generator=generator).to(matrix.device)

@@ -59,6 +59,7 @@ def in_batches(
         while stop < len(windows):
             if len(windows[stop]) < least * len(windows[start]):
                 break
+            # with padding every window of a batch is as long as its longest
             longest = max(longest, len(windows[stop]))
             if (stop + 1 - start) * longest > tokens:
                 break

@@ -19,14 +19,19 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
 
     In a chat template it is a user's message, and the assistant's turn begins after it.
 
-    Its words are those of plain text, without annotation; a special token in it is no word.
+    Its words are those of plain text, without annotation; special tokens are left out.
 
     Raises:
         HeadscopeError: the text is empty, or longer than the model's context less `generated`.
     """
     tokenizer = model.tokenizer
     tokenizer.check_length(text, model.context)
-    tokenized = tokenizer.encode_prompt(_document(text))
+    # reading a corpus refuses a text of blanks, which a model can read
+    try:
+        document = read_text("text", text)
+    except CorpusError:
+        document = Document("text", text, ())
+    tokenized = tokenizer.encode_prompt(document)
     count = len(tokenized.tokens)
     if not count:
         raise HeadscopeError("the text is empty: there is nothing to attend to")
@@ -54,16 +59,8 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
     return template.put_around(window, asks=True)
 
 
-def _document(text: str) -> Document:
-    """The text with its words; without words if there are only blanks."""
-    try:
-        return read_text("text", text)
-    except CorpusError:
-        return Document("text", text, ())
-
-
 def special_notes(model: Model, texts: Iterable[str]) -> tuple[str, ...]:
-    """A note on the special tokens in prompts; none if there are none."""
+    """A note on the special tokens in prompts, if they have some."""
     count = sum(map(model.tokenizer.count_special, texts))
     if not count:
         return ()

@@ -101,6 +101,7 @@ class Tokenizer:
             )
         if not getattr(self._backend, "chat_template", None):
             raise ModelError(f"{self.name}: its tokenizer has no chat template; leave --chat out")
+        # what stands around a message of the user, and what opens the answer to it
         before, after = self._around("user")
         _, answer = self._around("user", add_generation_prompt=True)
         # some templates take no second message of the user, or no system prompt
@@ -126,6 +127,7 @@ class Tokenizer:
                 inside = np.flatnonzero(is_inside) + 1
                 default = Turn("system", int(inside[0]), int(inside[-1]) + 1)
 
+        # these texts are the same around every document, so they are encoded once
         parts = []
         for text in (opening, after, answer):
             tokens, _ = self._encoded(text, special=True)
@@ -161,6 +163,7 @@ class Tokenizer:
         # a template is a program, and may fail in any way
         with in_one_sentence(self.name, "--chat needs a chat template, and its own fails"):
             text = str(self._backend.apply_chat_template(messages, tokenize=False, **options))
+        # a message that is changed or repeated leaves no one place for a document
         texts = []
         for content in contents:
             before, message, text = text.partition(content)
@@ -227,8 +230,8 @@ class Tokenizer:
     def encode_prompt(self, document: Document) -> TokenizedDocument:
         """A prompt's tokens, without those that the model's windows begin and end with anyway.
 
-        Special tokens are special unless `plain_prompts`. Their characters are no words, as those
-        of a chat template are none. A prompt that begins with the beginning-of-text token itself
+        Special tokens are special unless `plain_prompts`. Their characters make no words, as those
+        of a chat template make none. A prompt that begins with the beginning-of-text token itself
         has it once.
         """
         if self.plain_prompts:

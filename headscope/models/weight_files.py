@@ -106,28 +106,25 @@ def find_checkpoint(name: str, path: Path) -> Checkpoint:
             f"{name} contains a PEFT adapter ({ADAPTER}): merge it into its model with "
             "merge_and_unload() and pass the merged model"
         )
-    return Checkpoint(path, _weight_files(name, path))
-
-
-def _weight_files(name: str, folder: Path) -> tuple[Path, ...]:
-    """The safetensors files that transformers reads from a folder."""
-    config_file(name, folder)
-    # one file, or several that an index names
-    if (folder / WEIGHTS).is_file():
-        return (folder / WEIGHTS,)
-    index = folder / INDEX
+    config_file(name, path)
+    # one file goes before those that an index names, as in transformers
+    if (path / WEIGHTS).is_file():
+        return Checkpoint(path, (path / WEIGHTS,))
+    index = path / INDEX
     if not index.is_file():
         raise ModelError(f"{name}: neither {WEIGHTS} nor {INDEX} in this folder; {_NEVER}")
     with reported_as(ModelError, f"{index}: not an index of safetensors files", *_UNREADABLE):
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        files = tuple(folder / file for file in names)
+        entries = json.loads(index.read_text(encoding="utf-8"))
+        names = sorted(set(entries["weight_map"].values()))
+        files = tuple(path / file for file in names)
+    # an index comes with the model, and could name any file of this disk
     for file in files:
-        if file.suffix != WEIGHTS_SUFFIX or file.parent != folder:
+        if file.suffix != WEIGHTS_SUFFIX or file.parent != path:
             raise ModelError(
                 f"{index}: names {file!s:.100}, not a .safetensors file in the model's "
                 f"folder; {_NEVER}"
             )
-    return files
+    return Checkpoint(path, files)
 
 
 def verified_sha256(file: Path) -> str:

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager, redirect_stderr, suppress
 from importlib.metadata import version
 from inspect import ismethod
@@ -133,6 +133,7 @@ def keep_unpacked(folder: Path, network: Any, tokenizer: Any, stored_bits: int) 
 
 def quantisation_method(config: Any) -> str | None:
     """The method that quantised the weights of a folder, such as `gptq`; None for plain weights."""
+    # a model that also sees or hears may state it of its text part alone
     fields = getattr(config, _QUANTISED, None) or getattr(
         config.get_text_config(), _QUANTISED, None
     )
@@ -306,7 +307,9 @@ def quiet_logging() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.ERROR)
     # a hook says nothing about what the user had set: the switch for bars has no exact way back
-    previous = transformers_logging.set_tqdm_hook(_no_bar)
+    previous = transformers_logging.set_tqdm_hook(
+        lambda _factory, args, options: transformers_logging.EmptyTqdm(*args, **options)
+    )
     try:
         # the GGUF reader draws its bar whatever the settings say
         with redirect_stderr(io.StringIO()), warnings.catch_warnings():
@@ -315,10 +318,6 @@ def quiet_logging() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         transformers_logging.set_tqdm_hook(previous)
-
-
-def _no_bar(_factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    return transformers_logging.EmptyTqdm(*args, **options)
 
 
 LARGEST_COUNT = 10_000
@@ -347,8 +346,16 @@ def check_counts(name: str, entries: Mapping[str, Any]) -> None:
     for field, value in entries.items():
         if isinstance(value, Mapping):
             check_counts(name, value)
-        largest = _largest(field)
-        if largest is None or not isinstance(value, int | float):
+        # any other field is free
+        is_count = any(word in field for word in _COUNTED)
+        is_other = any(word in field for word in _NOT_COUNTED)
+        if is_count and not is_other:
+            largest = LARGEST_COUNT
+        elif field.endswith(_SIZES):
+            largest = LARGEST_SIZE
+        else:
+            continue
+        if not isinstance(value, int | float):
             continue
         # XLNet states the context −1
         if value > largest or (value < 0 and largest == LARGEST_COUNT):
@@ -364,12 +371,3 @@ def config_entries(file: Path) -> Mapping[str, Any]:
         if isinstance(entries, Mapping):
             return entries
     return {}
-
-
-def _largest(field: str) -> int | None:
-    """The largest value of a field; None if it states no count and no size."""
-    is_count = any(word in field for word in _COUNTED)
-    is_other = any(word in field for word in _NOT_COUNTED)
-    if is_count and not is_other:
-        return LARGEST_COUNT
-    return LARGEST_SIZE if field.endswith(_SIZES) else None

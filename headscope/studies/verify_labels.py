@@ -184,7 +184,7 @@ class LabelJudge:
         """The rows of a table or of a CSV file; labels of a head that mean the same once.
 
         Raises:
-            RunError: rows are invalid, or there are none.
+            RunError: the table has invalid rows, or has no row.
         """
         if isinstance(labels, pd.DataFrame):
             table = table_of_frame(labels, "labels", RunError)

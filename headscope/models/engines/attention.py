@@ -156,6 +156,7 @@ class CleanKeys(NamedTuple):
         """Keys and values of a layer on one window of a batch, without padding after its end."""
         terms, unpadded = call.score_terms, slice(0, length)
         if terms.bias is not None:
+            # a bias that all windows share has one row
             rows = terms.bias[row : row + 1] if len(terms.bias) > 1 else terms.bias
             terms = terms._replace(bias=rows[:, :, unpadded, unpadded])
         return cls(call.key[row, :, unpadded], call.value[row, :, unpadded], call.scale, terms)
@@ -351,6 +352,7 @@ def by_rows(
     value = value.repeat_interleave(groups, 1) if groups > 1 else value
     windows, _, length, _ = query.shape
     width = key.shape[2] if terms.sees_future else None
+    # all scores at once would be the whole pattern of every head
     outputs = []
     sums = []
     for start in range(0, length, ROWS):
@@ -372,7 +374,12 @@ def _kernel(
     widest = max(query.shape[-1], value.shape[-1])
     if query.device.type == "cuda":
         widest += -widest % ALIGNED
-    query, key, value = (_padded(states, widest) for states in (query, key, value))
+    padded = []
+    for states in (query, key, value):
+        missing = widest - states.shape[-1]
+        # torch copies even what needs no padding
+        padded.append(nn.functional.pad(states, (0, missing)) if missing else states)
+    query, key, value = padded
     # each device has a kernel that returns the normaliser
     device = query.device.type
     if device == "cpu":
@@ -410,10 +417,3 @@ def _cuda(
         query, key, value, mask, True, 0.0, bias is None, scale=scale
     )
     return output, normaliser[..., : query.shape[2]]  # the kernel pads its rows
-
-
-def _padded(
-    heads: Float[Tensor, "batch _ token _"], width: int
-) -> Float[Tensor, "batch _ token _"]:
-    missing = width - heads.shape[-1]
-    return nn.functional.pad(heads, (0, missing)) if missing else heads

@@ -4,8 +4,8 @@ eager attention on a short text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,10 +84,13 @@ def choose_engine(
                 f"{name}: {unfit}; such a model is read by the fused or the eager engine alone; "
                 "--engine lens and study weights do not take it"
             )
-        with _naming(f"{name}: the lens engine does not fit"):
+        try:
             engine = boot(name, network, tokenizer, dimensions)
             check_probe(engine, probed, "what TransformerLens shows", slack=LENS_SLACK)
-            return engine, ()
+        except Exception as error:  # TransformerLens has no family of errors of its own
+            fault = first_line(error).split(". Available architectures")[0]  # 150 names follow
+            raise ModelError(f"{name}: the lens engine does not fit: {fault}") from error
+        return engine, ()
     # the first engine whose patterns are those of the probe
     makers: dict[str, Callable[..., Engine]] = {FusedEngine.name: _fused, EagerEngine.name: _eager}
     candidates = makers if engine_name == AUTO else {engine_name: makers[engine_name]}
@@ -136,6 +139,7 @@ def check_padding(engine: Engine, probed: Probe) -> None:
     padded[:, short:] = PADDING if engine.attention_kind.sees_future else long_text[:, :1]
     alone = _patterns(engine, long_text[:, :short])
     together = _patterns(engine, torch.cat([long_text, padded]))
+    # what a query sees of the padding changes its other probabilities
     for layer, pattern in alone.items():
         in_batch = together[layer][1:, :, :short, :short].float()
         worst = float((in_batch - pattern.float()).abs().nan_to_num(nan=torch.inf).max())
@@ -153,16 +157,6 @@ def _fused(network: Any, dimensions: AttentionDimensions, probed: Probe) -> Fuse
     if len(modules) != len(engine.attention_layers) or not engine.matrices():
         raise ModelError("its attention matrices were not found")
     return engine
-
-
-@contextmanager
-def _naming(failed: str) -> Iterator[None]:
-    """Turn any error of the lens engine into a ModelError that begins with these words."""
-    try:
-        yield
-    except Exception as error:  # TransformerLens has no family of errors of its own
-        reason = first_line(error).split(". Available architectures")[0]  # 150 names follow
-        raise ModelError(f"{failed}: {reason}") from error
 
 
 def bridge_engine(name: str, bridge: Any, dimensions: AttentionDimensions) -> LensEngine:
@@ -233,6 +227,7 @@ def check_probe(engine: Engine, probed: Probe, source: str, *, slack: float = 1.
             f"{len(patterns)} of its {len(probed.patterns)} layers show their attention as {source}"
         )
     for layer, expected in zip(probed.layers, probed.patterns, strict=True):
+        # no comparison with NaN is true, so it counts as the largest difference
         worst = float((patterns[layer].float() - expected).abs().nan_to_num(nan=torch.inf).max())
         if worst > slack * probed.tolerance:
             device = probed.tokens.device.type

@@ -90,7 +90,12 @@ class EagerEngine:
                 on_layer(layer, (slice_pattern(pattern, request) for request in tiles))
             if layer == last and not on:
                 raise StoppedError
-            return _without(output, pattern)
+            if not isinstance(output, tuple):
+                return output  # what the module's caller multiplies by the values
+            # the pattern is left out, as some models collect what their modules return, and the
+            # patterns of all layers would stay in memory
+            items = [None if item is pattern else item for item in output]
+            return output._make(items) if hasattr(output, "_make") else tuple(items)
 
         # without a mask all tokens are read
         inputs = model_inputs(self.dimensions, tokens)
@@ -158,7 +163,12 @@ def _modules_with_weights(
 
     def note(module: nn.Module, inputs: Any, output: Any) -> None:
         for pattern in patterns_in(output, shape):
-            if pattern.data_ptr() not in seen and _is_attention(pattern):
+            # an outer module returns the pattern of an inner one again
+            if pattern.data_ptr() in seen or not pattern.is_floating_point():
+                continue
+            # rows of attention are shares; those of scores and of a bias of positions are not
+            sums = pattern.float().sum(-1)
+            if (pattern >= 0).all() and sums.max() <= 1 + SUM_SLACK and sums.min() > 0:
                 seen[pattern.data_ptr()] = pattern
                 modules.append(module)
 
@@ -180,19 +190,3 @@ def patterns_in(output: Any, shape: tuple[int, int, int]) -> Iterator[Tensor]:
     for item in output if isinstance(output, tuple | list) else [output]:
         if isinstance(item, Tensor) and item.shape == (windows, heads, length, length):
             yield item
-
-
-def _is_attention(values: Tensor) -> bool:
-    """True if the rows are shares: no scores, and no bias of positions."""
-    if not values.is_floating_point():
-        return False
-    sums = values.float().sum(-1)
-    return bool((values >= 0).all() and sums.max() <= 1 + SUM_SLACK and sums.min() > 0)
-
-
-def _without(output: Any, pattern: Tensor) -> Any:
-    """A module's output without the pattern, which would stay in memory if it were collected."""
-    if not isinstance(output, tuple):
-        return output  # what the module's caller multiplies by the values
-    items = [None if item is pattern else item for item in output]
-    return output._make(items) if hasattr(output, "_make") else tuple(items)

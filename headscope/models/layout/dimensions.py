@@ -80,10 +80,17 @@ def read_dimensions(name: str, config: Any) -> AttentionDimensions:
         layout = find_layout(text.model_type)
         if context is not None and layout is not None and layout.positions_after_padding:
             context -= (text.pad_token_id or 0) + 1
+        # Falcon's code reads one of three fields
+        if text.model_type != "falcon":
+            key_value_heads = _of_first_layer(text, "num_key_value_heads") or heads
+        elif text.new_decoder_architecture:
+            key_value_heads = int(text.num_kv_heads)
+        else:
+            key_value_heads = 1 if text.multi_query else heads
         return AttentionDimensions(
             layers=text.num_hidden_layers,
             heads=heads,
-            key_value_heads=_key_value_heads(text, heads),
+            key_value_heads=key_value_heads,
             d_model=d_model,
             d_head=_of_first_layer(text, "head_dim") or d_model // heads,
             vocabulary=text.vocab_size,
@@ -116,14 +123,6 @@ def attention_kind(config: Any) -> AttentionKind:
 
     fills_in = config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return BIDIRECTIONAL if fills_in else CAUSAL
-
-
-def _key_value_heads(config: Any, heads: int) -> int:
-    if config.model_type == "falcon":  # its models read one of three fields
-        if config.new_decoder_architecture:
-            return int(config.num_kv_heads)
-        return 1 if config.multi_query else heads
-    return _of_first_layer(config, "num_key_value_heads") or heads
 
 
 def _of_first_layer(config: Any, field: str) -> int | None:

@@ -400,7 +400,7 @@ def competence_sentences(
 
 
 def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
-    """The circuit as a terminal shows it; nothing if there is none."""
+    """The circuit as a terminal shows it; empty without a circuit."""
     if not circuit["heads"]:
         return
     yield (
