@@ -47,7 +47,7 @@ def no_loader(monkeypatch) -> None:
     def load(*_: object, **__: object) -> None:
         raise LoadedError
 
-    monkeypatch.setattr("headscope.models.load._read", load)
+    monkeypatch.setattr("headscope.models.load.load_weights", load)
 
 
 def ended(desk: Desk, line: list[str]) -> tuple[object, str]:
