@@ -47,7 +47,7 @@ class Threshold:
     times_chance: float | None = None
     """Least mass in units of the mass that a uniform head would put there."""
     beat_baseline_by: float | None = None
-    """Least distance of its rate at hard queries above that of any baseline."""
+    """Least distance of its mean preference at hard queries above that of any baseline."""
     broad: bool = False
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""

@@ -172,10 +172,8 @@ def _hard_in_words(row: Row) -> str:
     interval = _interval(row["hard_low"], row["hard_high"])
     bound = f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
     return (
-        f"prefers the target at {row['hard_rate']:.2f} "
-        f"{interval} of {row['hard_n']:.0f} queries where "
-        f"“{baseline}” is wrong; baselines "
-        f"{bound}"
+        f"preference {row['hard_rate']:.2f} {interval} at {row['hard_n']:.0f} queries where "
+        f"“{baseline}” is wrong; baselines {bound}"
     )
 
 
@@ -362,9 +360,10 @@ ON_THIS_TEXT = (
         holds=_beats_baselines,
         describe=_hard_in_words,
         applies=_has_baseline,
-        means="share of hard queries at which the target has more attention than every other "
-        f"candidate, and at least {LEAST_ATTENTION:g} unless every word is one, against that of "
-        "the best mixture of baselines that is right as often at easy queries",
+        means="mean preference for the target at hard queries, its share of the squared attention "
+        f"on candidates (0 if it has less than {LEAST_ATTENTION:g} of all attention, unless every "
+        "word is a candidate), against that of the best mixture of baselines that is as good at "
+        "easy queries",
         margin=lambda t: t.margin("hard_rate", "hard", _bound(t)),
         tests_low=True,
         states_interval=True,

@@ -35,4 +35,4 @@ def test_the_tag_that_is_explained_step_by_step_has_its_numbers():
     assert round(row["mass"], 3) == number(r"puts (0\.\d+) of its attention on its verb")
     assert round(row["lift"], 3) == number(r"farther verbs is (0\.\d+)")
     assert row["hard_n"] == number(r"nearest verb is wrong at (\d+)\.")
-    assert round(row["hard_rate"], 2) == number(r"prefers the target at (0\.\d+) \[")
+    assert round(row["hard_rate"], 2) == number(r"mean preference is (0\.\d+) \[")
