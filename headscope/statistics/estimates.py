@@ -236,8 +236,9 @@ def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:
 class Preference:
     """Mean preference of heads for the target at hard and easy queries, each number in [0, 1].
 
-    The preference at a query is the targets' share of the squared attention on all candidates, or 0
-    if they have less attention than `headscope.relations.hard_queries.least_attention`. A baseline puts all attention on one key.
+    The preference at a query is the targets' share of the squared attention on all candidates, or
+    0 if they have less attention than `headscope.relations.hard_queries.least_attention`. A
+    baseline puts all attention on one key.
     """
 
     rate: Float[ndarray, " head"]

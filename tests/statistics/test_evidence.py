@@ -240,7 +240,10 @@ def test_a_surrogate_that_is_wrong_too_rarely_decides_nothing(wrong):
         ({"q_value": 0.02}, "q 0.02, must be below 0.01"),
         ({"control": 0.34}, "margin -0.010 [-0.030, +0.010]"),
         ({"matched_control": 0.34}, "margin -0.010 [-0.030, +0.010]"),
-        ({"hard_rate": 0.38, "hard_low": 0.29, "hard_high": 0.47}, "preference 0.38 [0.290, 0.470]"),
+        (
+            {"hard_rate": 0.38, "hard_low": 0.29, "hard_high": 0.47},
+            "preference 0.38 [0.290, 0.470]",
+        ),
     ],
 )
 def test_a_margin_whose_interval_includes_0_is_inconclusive(change, sentence):
