@@ -11,7 +11,6 @@ import pandas as pd
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import head_types
 from headscope.relations.baselines import baseline_in_words
-from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.condition import Condition, Margin, Number, Numbers, Row, Truth
 from headscope.statistics.ratio import Z_95
@@ -360,10 +359,9 @@ ON_THIS_TEXT = (
         holds=_beats_baselines,
         describe=_hard_in_words,
         applies=_has_baseline,
-        means="mean preference for the target at hard queries, its share of the squared attention "
-        f"on candidates (0 if it has less than {LEAST_ATTENTION:g} of all attention, unless every "
-        "word is a candidate), against that of the best mixture of baselines that is as good at "
-        "easy queries",
+        means="mean preference for the target, its share of the squared attention on candidates, "
+        "at hard queries, against that of the best mixture of baselines that is as good at easy "
+        "queries",
         margin=lambda t: t.margin("hard_rate", "hard", _bound(t)),
         tests_low=True,
         states_interval=True,
