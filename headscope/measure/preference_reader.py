@@ -55,7 +55,8 @@ class PreferenceReader:
     The preference at a query is the targets' share of the squared attention on all candidates, or
     0 if they have less attention than `least_attention` asks for. A share says more of a query
     than whether a target has the most, so that fewer queries decide a relation; squares make one
-    strong target outweigh many weak candidates.
+    strong target outweigh many weak candidates. Attention below 1e-19, whose square is 0 in single
+    precision, counts as none, and a query without finite attention as one without a preference.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PreferenceReader:
         targets_of_query = part.sizes[: len(part.row)]
         on_targets = attention[: part.targets]
         mass = torch.segment_reduce(on_targets, "sum", lengths=targets_of_query, axis=0)
-        preference = torch.where(mass >= part.least, share, 0)
+        preference = torch.where((mass >= part.least) & share.isfinite(), share, 0)
         # summed by row of the sums
         if layer not in self._preference:
             heads = preference.shape[1]

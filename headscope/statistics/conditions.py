@@ -184,7 +184,7 @@ def open_in_words(row: Row) -> str:
         return f"{hard}; needs {MIN_HARD}"
     if isnan(row["hard_low"]):
         return f"{hard}, in too few documents for an interval"
-    return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
+    return f"at {hard}, baselines reach a mean preference of {row['hard_baseline_rate']:.2f}"
 
 
 def undecided_in_words(row: Row) -> str:
@@ -261,9 +261,9 @@ def _surrogate_in_words(row: Row) -> str:
         return undecided_in_words(row)
     interval = _interval(row["beyond_low"], row["beyond_high"])
     return (
-        f"prefers the target at {row['beyond_surrogate']:.2f} {interval} of "
-        f"{row['surrogate_wrong']:.0f} queries where its surrogate is wrong, "
-        f"needs {row['surrogate_share']:g}"
+        f"the target has the most attention of all candidates at {row['beyond_surrogate']:.2f} "
+        f"{interval} of {row['surrogate_wrong']:.0f} queries where its surrogate is wrong, needs "
+        f"{row['surrogate_share']:g}"
     )
 
 
@@ -360,8 +360,8 @@ ON_THIS_TEXT = (
         describe=_hard_in_words,
         applies=_has_baseline,
         means="mean preference for the target, its share of the squared attention on candidates, "
-        "at hard queries, against that of the best mixture of baselines that is as good at easy "
-        "queries",
+        "at hard queries, against that of the best mixture of baselines with the same mean at "
+        "easy queries",
         margin=lambda t: t.margin("hard_rate", "hard", _bound(t)),
         tests_low=True,
         states_interval=True,

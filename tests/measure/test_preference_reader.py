@@ -56,6 +56,8 @@ def test_the_preference_is_the_share_of_candidates_if_targets_have_enough_attent
         torch.from_numpy(rng.choice([0.004, 0.03, 0.3], shape) * rng.random(shape)).float()
         for _ in range(LAYERS)
     ]
+    for pattern in patterns:
+        pattern[torch.from_numpy(rng.random(shape) < 0.001)] = torch.nan
     tiles = [Tile(slice(0, len(windows)), slice(0, size))]
     config = ReaderConfig(parts, 0, LAYERS, HEADS, logarithms=logarithms)
     pairs = [WindowPairs(window) for window in windows]
@@ -69,7 +71,7 @@ def test_the_preference_is_the_share_of_candidates_if_targets_have_enough_attent
     tally = Tally.zeros(tuple(part.id for part in parts), LAYERS, HEADS)
     reader.add_to(tally)
     expected = Tally.zeros(tally.relations, LAYERS, HEADS)
-    rejected = 0
+    rejected = unknown = 0
     compared = [(i, part) for i, part in enumerate(parts) if isinstance(part, ComparedPart)]
     for number, (index, part) in product(range(len(windows)), compared):
         targets = pairs[number].targets(part)
@@ -89,10 +91,14 @@ def test_the_preference_is_the_share_of_candidates_if_targets_have_enough_attent
                 # every word is a candidate of these
                 least = 0 if "nearest-" in part.name else 0.05
                 is_enough = row[:, own].sum(1) >= least
-                expected.hits[block, index, layer] += np.where(is_enough, share, 0)
+                # a query with an attention that is no number shows no preference
+                is_known = np.isfinite(share)
+                unknown += int((~is_known).sum())
+                expected.hits[block, index, layer] += np.where(is_enough & is_known, share, 0)
                 rejected += int(((share > 0.1) & ~is_enough).sum())
     assert expected.queries.sum() > 100
     assert rejected > 20
+    assert unknown > 20
     assert np.array_equal(tally.queries, expected.queries)
     assert np.allclose(tally.hits, expected.hits, atol=1e-5)
 

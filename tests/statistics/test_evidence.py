@@ -200,7 +200,7 @@ def test_every_condition_alone_prevents_a_tag_and_says_so(change, condition):
         ({"hard_low": np.nan}, "in too few documents for an interval"),
         ({"hard_n": 0.0, "hard_low": np.nan, "hard_rate": np.nan}, "0 hard queries"),
         # 80 of 80 preferred targets say at least 0.954: Wilson 1927
-        ({"hard_baseline_rate": 0.86}, "baselines reach 86%"),
+        ({"hard_baseline_rate": 0.86}, "baselines reach a mean preference of 0.86"),
     ],
 )
 def test_hard_queries_that_cannot_distinguish_decide_nothing(change, lacking):
