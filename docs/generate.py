@@ -470,7 +470,7 @@ TWO_HEADS = (("L10H1", "syntactic/obj:dep>head"), ("L16H0", "syntactic/amod:head
 
 
 def two_heads() -> str:
-    """Rows of the two heads: mass, matched control, and hit rates of baseline and head."""
+    """Rows of the two heads: mass, matched control, the baseline, and the head at hard queries."""
     evidence = by_name(headscope.load("atlas:smollm2").evidence)
     rows = []
     for name, relation in TWO_HEADS:
@@ -481,11 +481,11 @@ def two_heads() -> str:
                 f"{head['mass']:.2f}",
                 f"{head['matched_control']:.2f}",
                 f"{baseline_in_words(head['baseline'])}: {head['baseline_rate']:.0%}",
-                f"{head['hard_rate'] * head['hard_n']:.0f} of {head['hard_n']:.0f}",
+                f"{head['hard_rate']:.2f} at {head['hard_n']:.0f}",
                 "**tagged**" if head["tagged"] else "**rejected**",
             )
         )
-    titles = ("head", "mass", "matched", "baseline is right at", "head is right at hard queries")
+    titles = ("head", "mass", "matched", "baseline is right at", "preference at hard queries")
     return "\n".join(table((*titles, "verdict"), rows))
 
 

@@ -129,7 +129,7 @@ def tags(run: hs.Run) -> str:
 
 
 def telling(run: hs.Run) -> str:
-    """Heads that are right at most hard queries, each of another type."""
+    """Heads that prefer targets most at hard queries, each of another type."""
     evidence = run.evidence_with_thresholds
     held = distinct_tags(evidence)
     pictured = {(each.layer, each.head, each.relation) for each in run.examples}

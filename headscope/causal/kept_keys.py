@@ -107,7 +107,7 @@ class TokensOnKeys(AttentionChange):
 
 
 @dataclass(frozen=True, eq=False)
-class Tile:
+class AttentionTile:
     """Some rows of a layer's attention."""
 
     layer: int
@@ -127,7 +127,9 @@ class Tile:
 
 
 def chosen_rows(
-    layers: Collection[int], queries: Int[ndarray, " query"], on_tile: Callable[[Tile], None]
+    layers: Collection[int],
+    queries: Int[ndarray, " query"],
+    on_tile: Callable[[AttentionTile], None],
 ) -> AttentionRead:
     """Hand on the attention at some queries of one long window, some rows at a time.
 
@@ -148,6 +150,6 @@ def chosen_rows(
                 call.value[0][:, query].transpose(0, 1),
                 query,
             )
-            on_tile(Tile(call.layer, query, attention, keys))
+            on_tile(AttentionTile(call.layer, query, attention, keys))
 
     return AttentionRead(layers, take)

@@ -198,7 +198,7 @@ class Writing:
 
 
 @torch.inference_mode()
-def writing(
+def measure_writing(
     paths: DirectPaths, attention: TaskAttention, heads: Sequence[Head]
 ) -> Mapping[Head, Writing]:
     """Direct effects at the last token; of answers of several tokens the first counts."""

@@ -107,7 +107,7 @@ class CellReader:
         mass = _grained(torch.stack(mass_of_layers))
         hits = _grained(torch.stack(hits_of_layers))
         count = hits.shape[1]
-        # at compared queries hits are of those that prefer the target to other candidates
+        # at compared queries the preference for targets, which another reader sums, is in `hits`
         is_compared = selection.is_compared[:, None]
         for number, layer in enumerate(self._sums):
             # the rows of a selection are distinct, so plain indexing adds each of them once

@@ -1,4 +1,4 @@
-"""Reader of the queries at which a head prefers the target to every other candidate.
+"""Reader of how far a head prefers the target to all other candidates.
 
 Queries at which a baseline is wrong are hard, the others easy: each is a part of its relation, with
 sums of its own (`part` in `preference_reader`), by which conditions compare heads with baselines.
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headscope.measure.batches import Batch
 from headscope.measure.layer_reader import MakeReader, ReaderConfig
-from headscope.measure.tally import Tally
+from headscope.measure.tally import Tally, grained
 from headscope.models.engines.engine import Entries, Request, Tile
 from headscope.relations.effects import of_attention
 from headscope.relations.hard_queries import least_attention
@@ -46,11 +46,17 @@ class _Comparisons:
     cells: Int[Tensor, "cell head"] | None
 
 
-class PreferenceReader:
-    """Reader that counts queries at which heads prefer a target.
+_TINY = torch.finfo(torch.float32).tiny
 
-    A target has more attention there than any other candidate, and all targets together have at
-    least what `least_attention` asks for.
+
+class PreferenceReader:
+    """Reader that sums how far heads prefer the targets of queries.
+
+    The preference at a query is the targets' share of the squared attention on all candidates, or
+    0 if they have less attention than `least_attention` asks for. A share says more of a query
+    than whether a target has the most, so that fewer queries decide a relation; squares make one
+    strong target outweigh many weak candidates. Attention below 1e-19, whose square is 0 in single
+    precision, counts as none, and a query without finite attention as one without a preference.
     """
 
     def __init__(
@@ -64,7 +70,7 @@ class PreferenceReader:
         self.requests = [request for request, _ in parts]
         self._rows = rows
         self._comparisons = [comparisons for _, comparisons in parts]
-        self._preferred: dict[int, Tensor] = {}
+        self._preference: dict[int, Tensor] = {}
 
     def on_rows(self, layer: int, index: int, rows: Any) -> None:
         """Compare the attention on both sides of each query."""
@@ -75,35 +81,35 @@ class PreferenceReader:
             selected = rows.reshape(-1).index_select(0, part.cells.view(-1))
             values = selected.view(part.cells.shape)
         values = values.float()
-        # the largest attention on each side of a query
-        largest = torch.segment_reduce(values, "max", lengths=part.sizes, axis=0)
-        target, other = largest.chunk(2)
+        attention = values.exp() if self._logarithms else values
+        # squared attention on each side of a query; without any no side is preferred
+        squares = torch.segment_reduce(attention**2, "sum", lengths=part.sizes, axis=0)
+        of_targets, of_others = squares.chunk(2)
+        share = of_targets / (of_targets + of_others).clamp(min=_TINY)
         # candidates are far more than targets, and only targets are summed
-        on_targets = values[: part.targets]
-        attention = on_targets.exp() if self._logarithms else on_targets
         targets_of_query = part.sizes[: len(part.row)]
-        mass = torch.segment_reduce(attention, "sum", lengths=targets_of_query, axis=0)
-        attends = mass >= part.least
-        is_preferred = ((target > other) & attends).float()
-        # counted by row of the sums
-        if layer not in self._preferred:
-            heads = target.shape[1]
-            self._preferred[layer] = target.new_zeros(len(self._rows), heads)
-        self._preferred[layer].index_add_(0, part.row, is_preferred)
+        on_targets = attention[: part.targets]
+        mass = torch.segment_reduce(on_targets, "sum", lengths=targets_of_query, axis=0)
+        preference = torch.where((mass >= part.least) & share.isfinite(), share, 0)
+        # summed by row of the sums
+        if layer not in self._preference:
+            heads = preference.shape[1]
+            self._preference[layer] = preference.new_zeros(len(self._rows), heads)
+        self._preference[layer].index_add_(0, part.row, preference)
 
     def add_to(self, tally: Tally) -> None:
-        """Add the numbers of queries and, for each layer, of queries whose target is preferred.
+        """Add the number of queries and, for each layer, the sum of preferences.
 
         What of each lies in the challenge set is added to `chance` and `control`; see `Tally`.
         """
         block, relation, is_challenge = self._rows.T
         np.add.at(tally.queries, (block, relation), 1)
         np.add.at(tally.chance, (block, relation), is_challenge)
-        if not self._preferred:
+        if not self._preference:
             return
         # all layers come back from the device in one copy
-        hits = torch.stack([*self._preferred.values()]).cpu().double().numpy()
-        for layer, of_layer in zip(self._preferred, hits, strict=True):
+        hits = grained(torch.stack([*self._preference.values()]).cpu().double().numpy())
+        for layer, of_layer in zip(self._preference, hits, strict=True):
             np.add.at(tally.hits, (block, relation, layer), of_layer)
             of_challenge = of_layer * is_challenge[:, None]
             np.add.at(tally.control, (block, relation, layer), of_challenge)
@@ -113,7 +119,7 @@ def preference_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
     """Reader of a batch's compared queries; None without such queries."""
-    # parts of relations that are counted by preferred targets
+    # parts of relations that are judged by the preference for targets
     relations = of_attention(config.relations)
     compared_parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]
     # compared queries of the batch, each with a row of the sums

@@ -123,8 +123,7 @@ class Tally:
     =================== ======================== ========================= ===================
     of attention        attention on the cells   queries whose largest     `queries`
                                                  attention is on a target
-    hard, easy queries  see below                queries at which a target `queries`
-                                                 is preferred
+    hard, easy queries  see below                preference for targets    `queries`
     direct effect       logits of the tokens     weights of the queries    `hits`, by head
     =================== ======================== ========================= ===================
 

@@ -34,8 +34,8 @@ MAX_COMPARED = 8
 """Maximum number of hard queries of a window, drawn at random. There are as many easy queries, and
 at least one."""
 LEAST_ATTENTION = 0.05
-"""Least attention of a query on its targets with which a head prefers them, where candidates are
-words of some parts of speech. Among candidates that get next to nothing some word always has the
+"""Least attention of a query on its targets, where candidates are words of some parts of speech:
+with less the preference is 0. Among candidates that get next to nothing some word always has the
 most, and that says nothing of the head."""
 
 _OF_RELATION = [NUMBER_OF[name] for name in ("own", *UNION_BASELINES, *UNION_BASELINES_AHEAD)]
@@ -106,7 +106,7 @@ class ChosenBaseline:
 
 
 def least_attention(relation: Relation) -> float:
-    """Least attention on targets with which a head prefers them; 0 where every word competes."""
+    """Least attention on targets: with less the preference is 0. 0 where every word competes."""
     competes_with_all = relation.baseline is not None and relation.baseline.any_word
     return 0.0 if competes_with_all else LEAST_ATTENTION
 

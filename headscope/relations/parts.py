@@ -3,8 +3,8 @@
 ================= ==================== ======================================================
 part              object               what is summed
 ================= ==================== ======================================================
-`HARD`            `ComparedPart`       hard queries at which a head prefers the target
-`EASY`            `ComparedPart`       easy queries at which a head prefers the target
+`HARD`            `ComparedPart`       preference of a head for the target at hard queries
+`EASY`            `ComparedPart`       the same at easy queries
 `MATCHED_CONTROL` `MatchedControlPart` attention on the targets, and on the matched control
 `MATCHED_CONTROL` an `Effect`          logits of the targets, and of the matched control
 `SELF`            an `Effect`          what a head moves to a query from the query's own position

@@ -47,7 +47,7 @@ class Threshold:
     times_chance: float | None = None
     """Least mass in units of the mass that a uniform head would put there."""
     beat_baseline_by: float | None = None
-    """Least distance of its rate at hard queries above that of any baseline."""
+    """Least distance of its mean preference at hard queries above that of any baseline."""
     broad: bool = False
     """True if it says what kind of key gets the attention and no more: such a tag comes after
     those that say which key."""
@@ -57,7 +57,7 @@ class Threshold:
     """True if a tag requires that the head exceeds its surrogate, which is fitted on surface
     features; see `headscope.statistics.surrogate`."""
     surrogate_share: float = 0.5
-    """Least share of the queries where the surrogate is wrong at which a head prefers the target.
+    """Least share of the queries where the surrogate is wrong at which a head is right.
     It is 0.2 for types whose lazy heads in causal models stay below that."""
     sign: int | None = None
     """Sign of a direct effect: 1 if the head must raise the logits of the tokens in question,

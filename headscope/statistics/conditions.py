@@ -11,7 +11,6 @@ import pandas as pd
 from headscope.measure.tally import MIN_BLOCKS
 from headscope.relations import head_types
 from headscope.relations.baselines import baseline_in_words
-from headscope.relations.hard_queries import LEAST_ATTENTION
 from headscope.relations.relation import MIN_QUERIES
 from headscope.statistics.condition import Condition, Margin, Number, Numbers, Row, Truth
 from headscope.statistics.ratio import Z_95
@@ -172,10 +171,8 @@ def _hard_in_words(row: Row) -> str:
     interval = _interval(row["hard_low"], row["hard_high"])
     bound = f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
     return (
-        f"prefers the target at {row['hard_rate']:.2f} "
-        f"{interval} of {row['hard_n']:.0f} queries where "
-        f"“{baseline}” is wrong; baselines "
-        f"{bound}"
+        f"preference {row['hard_rate']:.2f} {interval} at {row['hard_n']:.0f} queries where "
+        f"“{baseline}” is wrong; baselines {bound}"
     )
 
 
@@ -187,7 +184,7 @@ def open_in_words(row: Row) -> str:
         return f"{hard}; needs {MIN_HARD}"
     if isnan(row["hard_low"]):
         return f"{hard}, in too few documents for an interval"
-    return f"at {hard}, baselines reach {row['hard_baseline_rate']:.0%}"
+    return f"at {hard}, baselines reach a mean preference of {row['hard_baseline_rate']:.2f}"
 
 
 def undecided_in_words(row: Row) -> str:
@@ -264,9 +261,9 @@ def _surrogate_in_words(row: Row) -> str:
         return undecided_in_words(row)
     interval = _interval(row["beyond_low"], row["beyond_high"])
     return (
-        f"prefers the target at {row['beyond_surrogate']:.2f} {interval} of "
-        f"{row['surrogate_wrong']:.0f} queries where its surrogate is wrong, "
-        f"needs {row['surrogate_share']:g}"
+        f"the target has the most attention of all candidates at {row['beyond_surrogate']:.2f} "
+        f"{interval} of {row['surrogate_wrong']:.0f} queries where its surrogate is wrong, needs "
+        f"{row['surrogate_share']:g}"
     )
 
 
@@ -362,9 +359,9 @@ ON_THIS_TEXT = (
         holds=_beats_baselines,
         describe=_hard_in_words,
         applies=_has_baseline,
-        means="share of hard queries at which the target has more attention than every other "
-        f"candidate, and at least {LEAST_ATTENTION:g} unless every word is one, against that of "
-        "the best mixture of baselines that is right as often at easy queries",
+        means="mean preference for the target, its share of the squared attention on candidates, "
+        "at hard queries, against that of the best mixture of baselines with the same mean at "
+        "easy queries",
         margin=lambda t: t.margin("hard_rate", "hard", _bound(t)),
         tests_low=True,
         states_interval=True,

@@ -24,7 +24,13 @@ from headscope.statistics.columns import (
     TOP_COLUMNS,
 )
 from headscope.statistics.conditions import TIMES_CONTROL
-from headscope.statistics.ratio import Interval, rate_interval, ratio, ratio_influence
+from headscope.statistics.ratio import (
+    rate_interval,
+    ratio,
+    ratio_influence,
+    student_interval,
+    wilson_interval,
+)
 from headscope.statistics.relation_sums import RelationSums, TallySums
 
 Baselines = Mapping[str, Mapping[str, Any]]
@@ -228,17 +234,21 @@ def adjusted(p_values: Float[ndarray, " test"]) -> Float[ndarray, " test"]:
 
 @dataclass(frozen=True, eq=False)
 class Preference:
-    """Rates at which heads prefer the target at hard and easy queries, each in [0, 1]."""
+    """Mean preference of heads for the target at hard and easy queries, each number in [0, 1].
+
+    The preference at a query is the targets' share of the squared attention on all candidates, or
+    0 if they have less attention than `headscope.relations.hard_queries.least_attention`. A
+    baseline puts all attention on one key.
+    """
 
     rate: Float[ndarray, " head"]
-    """Share of hard queries at which the target has more attention than any other candidate, and
-    at least `headscope.relations.hard_queries.least_attention`."""
+    """The mean over hard queries."""
     low: Float[ndarray, " head"]
     high: Float[ndarray, " head"]
     easy_rate: Float[ndarray, " head"]
-    """The same share of easy queries."""
+    """The mean over easy queries."""
     baseline_rate: Float[ndarray, " head"]
-    """Rate at hard queries of the best mixture of baselines with this rate at easy queries."""
+    """Mean at hard queries of the best mixture of baselines with this mean at easy queries."""
 
 
 class MixtureBound:
@@ -278,11 +288,12 @@ class MixtureBound:
 def preference(
     hard: RelationSums, easy: RelationSums | None, corners: Sequence[Sequence[float]]
 ) -> Preference:
-    """Rates of heads beside the mixture of baselines; see `MixtureBound` for the corners.
+    """Mean preference of heads beside the mixture of baselines; see `MixtureBound` for the corners.
 
-    The 95 % interval is of the rate at hard queries if that of the baselines is fixed. It is the
-    wider of Wilson's for a share and Student's over blocks of documents, which includes the error
-    of the baselines' rate by that of the easy rate. NaN with fewer than eight blocks.
+    The 95 % interval is of the mean at hard queries if that of the baselines is fixed: Student's
+    over blocks of documents, which includes the error of the baselines' mean by that of the easy
+    one. No end is nearer to 0 or 1 than Wilson's of as many queries that are all alike. NaN with
+    fewer than eight blocks.
     """
     # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
@@ -292,11 +303,17 @@ def preference(
     if easy is not None:
         easy_influence = ratio_influence(easy.hits, easy.divisor)
         influence = influence - bound.slope(easy_rate) * easy_influence
-    interval = _rate_interval(hard, rate, influence)
+    if hard.blocks < MIN_BLOCKS:
+        low = high = np.full_like(rate, np.nan)
+    else:
+        interval = student_interval(rate, influence, hard.blocks)
+        largest_low = wilson_interval(np.ones(1), float(hard.divisor.sum())).low
+        low = interval.low.clip(0, largest_low)
+        high = interval.high.clip(1 - largest_low, 1)
     return Preference(
         rate=rate,
-        low=interval.low,
-        high=interval.high,
+        low=low,
+        high=high,
         easy_rate=easy_rate,
         baseline_rate=bound.at(easy_rate),
     )
@@ -323,19 +340,14 @@ class TopRate(NamedTuple):
 
 
 def top_rate(hard: RelationSums) -> TopRate:
-    """The share with its 95 % interval, which is as wide as that of `preference`."""
+    """The share with its 95 % interval, the wider of Wilson's for a share and Student's over
+    blocks of documents; NaN with fewer than eight blocks.
+    """
     rate = hard.mean(hard.target)
-    influence = ratio_influence(hard.target, hard.divisor)
-    interval = _rate_interval(hard, rate, influence)
-    return TopRate(rate, interval.low, interval.high)
-
-
-def _rate_interval(
-    hard: RelationSums, rate: Float[ndarray, " head"], influence: Float[ndarray, "block head"]
-) -> Interval:
-    """The interval of a rate at hard queries; NaN with too few blocks."""
     if hard.blocks < MIN_BLOCKS:
         unknown = np.full_like(rate, np.nan)
-        return Interval(unknown, unknown)
+        return TopRate(rate, unknown, unknown)
+    influence = ratio_influence(hard.target, hard.divisor)
     queries = float(hard.divisor.sum())
-    return rate_interval(rate, influence, queries=queries, items=hard.blocks)
+    interval = rate_interval(rate, influence, queries=queries, items=hard.blocks)
+    return TopRate(rate, interval.low, interval.high)

@@ -279,8 +279,8 @@ def _at_hard_queries(row: Row) -> Iterator[str]:
     """Sentences on the queries where the baseline is wrong."""
     if _is_known(row["hard_rate"]):
         yield (
-            f"Where the baseline is wrong, the head prefers the target at {row['hard_rate']:.0%} "
-            f"of {row['hard_n']:.0f} hard queries."
+            f"At {row['hard_n']:.0f} hard queries, where the baseline is wrong, its mean "
+            f"preference for the target is {row['hard_rate']:.2f}."
         )
     if _is_known(row["top_rate"]):
         yield (

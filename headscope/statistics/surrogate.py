@@ -46,11 +46,12 @@ class SurrogateScore:
     mass: float
     """The surrogate's attention on the targets, in [0, 1]."""
     hit_rate: float
-    """Share of queries at which the surrogate prefers a target to other candidates, in [0, 1]."""
+    """Share of queries at which the surrogate gives a target more attention than every other
+    candidate, in [0, 1]."""
     wrong: float
     """Number of queries at which it does not."""
     beyond: float
-    """Share of these at which the head prefers a target; NaN if they are fewer than five."""
+    """Share of these at which the head gives a target the most; NaN if they are fewer than five."""
     low: float
     """Lower end of its 95 % interval: the wider of Wilson's, and Student's over blocks."""
     high: float
@@ -147,7 +148,7 @@ class _Judged:
     mass: Float[ndarray, "head query"]
     """Attention of surrogates on targets; 0 before the fit, as for heads of other relations."""
     least_attention: float
-    """Least attention on targets with which the head prefers them."""
+    """Least attention on targets; with less the head does not count as right."""
     prefers: Bool[ndarray, "head query"]
     """True where the surrogate has more attention on a target than on every other candidate."""
 
@@ -186,7 +187,7 @@ class _Judged:
         self.prefers[cells_of_slots] = _prefers(targets, on_targets, others, on_others)
 
     def preferred_by(self, attention: Float[ndarray, " cell"]) -> Bool[ndarray, " query"]:
-        """Queries at which a head prefers a target, by its attention on all cells."""
+        """Queries at which a head gives a target the most, by its attention on all cells."""
         on_targets = attention[None, self.targets.cell]
         on_others = attention[None, self.others.cell]
         prefers = _prefers(self.targets, on_targets, self.others, on_others)[0]

@@ -22,7 +22,7 @@ from headscope.causal.haystack_answers import (
 )
 from headscope.causal.head_set import Head, heads_by_layer, matched_sets, written_norms
 from headscope.causal.intervention import AttentionRead, HeadsSet
-from headscope.causal.kept_keys import Tile, TokensOnKeys, chosen_rows
+from headscope.causal.kept_keys import AttentionTile, TokensOnKeys, chosen_rows
 from headscope.causal.loss import at_labels, log_probabilities
 from headscope.causal.rerun import CleanRun, Rerunner, single_tokens
 from headscope.corpus.window import Window
@@ -230,7 +230,7 @@ class WindowReading:
         tiles: dict[tuple[int, int], Tensor] = {}
         clean: dict[int, CleanKeys] = {}
 
-        def store(tile: Tile) -> None:
+        def store(tile: AttentionTile) -> None:
             clean[tile.layer] = tile.keys
             for query, row in zip(tile.query.tolist(), tile.attention, strict=True):
                 tiles[tile.layer, query] = row

@@ -154,7 +154,7 @@ def patch(
         steps = Steps(bar, 4 * (len(places) + min(EDGE_HEADS, len(places)) * edges))
         patching = _Patching(rerunner, pair, compared, (one, other), steps)
         table = patching.effects([Patch(*head) for head in places])
-        rows = by_size(table).index[:EDGE_HEADS]
+        rows = largest_first(table).index[:EDGE_HEADS]
         strongest = [places[row] for row in sorted(rows)] if edges else []
         of_edges = patching.effects(_edges(pair, strongest, edges))
         table = pd.concat([table, of_edges], ignore_index=True)
@@ -176,7 +176,7 @@ def patch(
         relations.append(";".join(cells.get((row.query, row.key), ())))
     table = table.assign(relation=relations).reindex(columns=STUDY.names)
     # a terminal shows the heads, and the edges, with the largest effects
-    ordered = by_size(table)
+    ordered = largest_first(table)
     listed = [ordered[ordered["kind"] == kind].head(LISTED) for kind in ("head", "edge")]
     notes = [*special_notes(model, [str(clean), str(corrupt)])]
     if len(window) != len(other_window):
@@ -210,7 +210,7 @@ def _edges(pair: PromptPair, heads: Sequence[Head], limit: int) -> list[Patch]:
     return patches
 
 
-def by_size(table: pd.DataFrame) -> pd.DataFrame:
+def largest_first(table: pd.DataFrame) -> pd.DataFrame:
     """Patches in the order of the larger of their two effects."""
     size = table[["recovered", "lost"]].abs().max(axis=1)
     return table.loc[size.sort_values(ascending=False, kind="stable").index]

@@ -17,7 +17,7 @@ from numpy import ndarray
 from pydantic import Field
 from torch import Tensor
 
-from headscope.causal.kept_keys import Tile, chosen_rows
+from headscope.causal.kept_keys import AttentionTile, chosen_rows
 from headscope.corpus.shipped import asked_corpora
 from headscope.errors import CorpusError
 from headscope.heads import head_name
@@ -197,7 +197,7 @@ class WindowOutputs:
         self._first = np.zeros(heads)
         self._queries = np.zeros(heads)
 
-    def add(self, tile: Tile) -> None:
+    def add(self, tile: AttentionTile) -> None:
         """Add some rows of a layer."""
         row = self._row[tile.layer]
         output = tile.read_by(tile.attention)
@@ -292,7 +292,7 @@ def induction_masses(
             masses[number] = np.nan
     row = {layer: index for index, layer in enumerate(model.attention_layers)}
 
-    def add(tile: Tile) -> None:
+    def add(tile: AttentionTile) -> None:
         for item, query in enumerate(tile.query.tolist()):
             number, key = of_query[query]
             of_heads: Tensor = tile.attention[item, :, key]

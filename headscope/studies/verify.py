@@ -259,8 +259,8 @@ MAIN = "main"
 _MISSING = ("", "na", "nan", "none", "null")
 OWNERS = ("openai-community/", "distilbert/")
 """Owners on the hub whose models are published by their bare names."""
-_QUANTISED = re.compile(r"[-.](i?q\d\w*|b?f16|f32)\.gguf$", re.IGNORECASE)
-"""The end of the usual name of a .gguf file, such as `-q4_k_m.gguf`."""
+_QUANTISED = re.compile(r"([-.](i?q\d\w*|b?f16|f32))?\.gguf$", re.IGNORECASE)
+"""The end of the name of a .gguf file, such as `-q4_k_m.gguf`."""
 _UNREADABLE = (
     *(ValueError, TypeError, KeyError, AttributeError),
     *(OverflowError, RecursionError),
@@ -404,7 +404,7 @@ def _head_metrics(content: dict[str, Any], model: str) -> pd.DataFrame:
 def published_name(model: str, published: Sequence[str]) -> str:
     """The published name of a model.
 
-    A name may lack its owner or have one, and that of a .gguf file ends with its format.
+    A name may lack its owner or have one, and that of a .gguf file may end with its format.
 
     Raises:
         RunError: nothing is published for this model.

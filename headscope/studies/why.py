@@ -62,7 +62,7 @@ STUDY = Study(
         baseline | a baseline's name | the best baseline; empty if none is to be beaten
         baseline_rate | [0, 1] | share of queries that it gets right
         hard_n | count, ≥ 0 | compared queries where it is wrong
-        hard_rate | [0, 1] | share of these at which the head prefers the target
+        hard_rate | [0, 1] | mean preference for the target at these
         example | text | mass and text of one of the head's best queries: `[[query]]`, `«target»`
     """),
     bad_call={"heads": ""},

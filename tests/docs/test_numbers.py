@@ -35,4 +35,8 @@ def test_the_tag_that_is_explained_step_by_step_has_its_numbers():
     assert round(row["mass"], 3) == number(r"puts (0\.\d+) of its attention on its verb")
     assert round(row["lift"], 3) == number(r"farther verbs is (0\.\d+)")
     assert row["hard_n"] == number(r"nearest verb is wrong at (\d+)\.")
-    assert round(row["hard_rate"], 2) == number(r"prefers the target at (0\.\d+) \[")
+    limit = number(r"q < (1e-\d+)\.")
+    assert limit / 10 < row["q_value"] < limit
+    assert round(row["hard_baseline_rate"], 2) == number(r"mixture of baselines\s+reaches (0\.\d+)")
+    assert round(row["beyond_surrogate"], 2) == number(r"all candidates at (0\.\d+) of the")
+    assert round(row["hard_rate"], 2) == number(r"mean preference is (0\.\d+) \[")

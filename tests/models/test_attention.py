@@ -18,7 +18,7 @@ from headscope.models.engines.attention import (
     softmax_attend,
 )
 from headscope.models.engines.engine import Entries, QueryRows, Tile
-from headscope.models.engines.scores import Scores, ScoreTerms, log_probabilities, pattern
+from headscope.models.engines.scores import Scores, ScoreTerms, log_attention, pattern
 from headscope.models.load import load_model
 
 LENGTH, SCALE = 150, 0.3
@@ -82,7 +82,7 @@ def test_outputs_and_every_look_are_those_of_a_plain_softmax(kind, width):
     scores = Scores(query, key, SCALE, normaliser, beside)
 
     def seen(look):
-        return log_probabilities(scores, look).exp()
+        return log_attention(scores, look).exp()
 
     queries, keys = np.array([3, 70, 149, 149]), np.array([5, 66, 149, 0])
     assert torch.allclose(seen(Tile(slice(0, 2), slice(0, LENGTH))), own, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headscope as hs
-from headscope.causal.kept_keys import Tile
+from headscope.causal.kept_keys import AttentionTile
 from headscope.models.engines.attention import CleanKeys
 from headscope.models.engines.scores import PLAIN
 from headscope.models.load import load_model
@@ -45,7 +45,7 @@ def test_rows_of_long_windows_are_those_of_eager_attention(name, tokenizer, tmp_
     queries = np.array([3, length // 2, length - 2])
     found: dict[int, torch.Tensor] = {}
 
-    def take(tile: Tile) -> None:
+    def take(tile: AttentionTile) -> None:
         found[tile.layer] = tile.attention.transpose(0, 1)
 
     read_rows(model, tokens, queries, take)
@@ -55,9 +55,9 @@ def test_rows_of_long_windows_are_those_of_eager_attention(name, tokenizer, tmp_
         assert torch.allclose(found[layer], pattern[0][:, queries], atol=1e-4)
 
 
-def tile_of(attention: np.ndarray, queries: list[int], value: torch.Tensor) -> Tile:
+def tile_of(attention: np.ndarray, queries: list[int], value: torch.Tensor) -> AttentionTile:
     rows = torch.from_numpy(attention).float()
-    return Tile(0, torch.tensor(queries), rows, CleanKeys(value, value, 1.0, PLAIN))
+    return AttentionTile(0, torch.tensor(queries), rows, CleanKeys(value, value, 1.0, PLAIN))
 
 
 class OneLayer:

@@ -252,6 +252,7 @@ def test_head_metrics_of_another_model_are_refused(run, tmp_path):
     ("model", "published"),
     [
         ("gemma-3-270m-q4_k_m.gguf", "google/gemma-3-270m"),
+        ("gemma-3-270m.gguf", "google/gemma-3-270m"),
         ("gemma-3-270m-it.Q8_0.gguf", "google/gemma-3-270m-it"),
         ("google/gemma-3-270m", "google/gemma-3-270m"),
         ("openai-community/gpt2", "gpt2"),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headscope.models.engines.attention import NAME, attention, capturing
 from headscope.models.engines.engine import OnLayer, Request, StoppedError, Tile, model_inputs
-from headscope.models.engines.scores import Scores, log_probabilities
+from headscope.models.engines.scores import Scores, log_attention
 from headscope.models.layout.dimensions import AttentionDimensions
 from headscope.models.layout.projections import (
     number_layers,
@@ -85,7 +85,7 @@ class FusedEngine:
             # differential attention calls twice with the same queries and keys
             if layer in unread:
                 unread.remove(layer)
-                on_layer(layer, (log_probabilities(scores, request) for request in tiles))
+                on_layer(layer, (log_attention(scores, request) for request in tiles))
             if layer == last and not on:
                 raise StoppedError
 

@@ -63,7 +63,7 @@ class Scores(NamedTuple):
     """Values; None if nobody reads them."""
 
 
-def log_probabilities(scores: Scores, request: Request) -> Any:
+def log_attention(scores: Scores, request: Request) -> Any:
     """The logarithms of attention there, −∞ if a query does not look; in single precision.
 
     Exponentials of a row sum to 1, or with a sink to what the sink leaves. `SelfEntries` come with

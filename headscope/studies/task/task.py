@@ -19,7 +19,7 @@ from headscope.causal.head_set import Head
 from headscope.causal.paths import PathReader
 from headscope.causal.rerun import Rerunner
 from headscope.causal.roles import PromptRoles
-from headscope.causal.task_attention import TaskAttention, Writing, writing
+from headscope.causal.task_attention import TaskAttention, Writing, measure_writing
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import Method, Metric, TaskRunner
 from headscope.errors import CorpusError, HeadscopeError, ModelError, first_line
@@ -209,7 +209,10 @@ def task(
         measuring = Measuring(runner, statistics, Stages(folder, repr(key)))
         # the first runs tell how long the others take
         on_message(announcement(measuring, seconds, sets, quick=quick))
-        findings = estimated(measuring, bar) if quick else explained(measuring, bar, second, sets)
+        if quick:
+            findings = estimated(measuring, bar)
+        else:
+            findings = measured_exactly(measuring, bar, second, sets)
 
         # tags on running text stand beside what heads do here
         tags: dict[Head, str] = {}
@@ -301,7 +304,7 @@ def estimated(measuring: Measuring, progress: OnProgress) -> Findings:
     )
 
 
-def explained(
+def measured_exactly(
     measuring: Measuring, progress: OnProgress, second: Task | None, sets: int
 ) -> Findings:
     """Everything: exact effects, the circuit, the heads' attention and writing, and paths.
@@ -379,7 +382,7 @@ def explained(
     writes: Mapping[Head, Writing] = {}
     try:
         modules = find_paths(runner.rerunner.network, runner.rerunner.model.heads)
-        writes = writing(modules, attention, heads)
+        writes = measure_writing(modules, attention, heads)
     except ModelError as error:
         notes.append(f"what heads write was not computed: {first_line(error)}")
     described = describe_heads(measuring, attention, heads, writes, cut=True)
