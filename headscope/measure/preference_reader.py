@@ -46,17 +46,14 @@ class _Comparisons:
     cells: Int[Tensor, "cell head"] | None
 
 
-_TINY = torch.finfo(torch.float32).tiny
-
-
 class PreferenceReader:
     """Reader that sums how far heads prefer the targets of queries.
 
     The preference at a query is the targets' share of the squared attention on all candidates, or
     0 if they have less attention than `least_attention` asks for. A share says more of a query
     than whether a target has the most, so that fewer queries decide a relation; squares make one
-    strong target outweigh many weak candidates. Attention below 1e-19, whose square is 0 in single
-    precision, counts as none, and a query without finite attention as one without a preference.
+    strong target outweigh many weak candidates. Attention whose square is 0 in single precision
+    counts as none. At a query whose attention is NaN the preference is 0.
     """
 
     def __init__(
@@ -82,14 +79,15 @@ class PreferenceReader:
             values = selected.view(part.cells.shape)
         values = values.float()
         attention = values.exp() if self._logarithms else values
-        # squared attention on each side of a query; without any no side is preferred
+        # squared attention on each side of a query
         squares = torch.segment_reduce(attention**2, "sum", lengths=part.sizes, axis=0)
         of_targets, of_others = squares.chunk(2)
-        share = of_targets / (of_targets + of_others).clamp(min=_TINY)
+        share = of_targets / (of_targets + of_others)
         # candidates are far more than targets, and only targets are summed
         targets_of_query = part.sizes[: len(part.row)]
         on_targets = attention[: part.targets]
         mass = torch.segment_reduce(on_targets, "sum", lengths=targets_of_query, axis=0)
+        # a query without attention on candidates, 0 / 0, prefers nothing
         preference = torch.where((mass >= part.least) & share.isfinite(), share, 0)
         # summed by row of the sums
         if layer not in self._preference:

@@ -106,7 +106,7 @@ class ChosenBaseline:
 
 
 def least_attention(relation: Relation) -> float:
-    """Least attention on targets: with less the preference is 0. 0 where every word competes."""
+    """Least attention on targets for a preference above 0; 0 where every word competes."""
     competes_with_all = relation.baseline is not None and relation.baseline.any_word
     return 0.0 if competes_with_all else LEAST_ATTENTION
 

@@ -43,8 +43,8 @@ EVERY_AT_END = 20.0
 """Seconds since the last writing from which on the sums are written when reading ends. A writing
 takes up to 2 s."""
 SUMS_VERSION = 2
-"""Changes with the meaning of a sum, so that no run goes on from sums of another meaning. In the
-second, hard queries have preferences instead of counts."""
+"""Version of what the sums mean; a run does not resume from sums of another version. Since version
+2 the hits of hard and easy queries are preferences."""
 _HEADER = "facts"
 """Name of the array that holds everything but the sums, as JSON."""
 
@@ -235,7 +235,7 @@ def run_identity(
         "haystacks": haystacks,
         "relations": relations,
         "versions": versions,
-        "sums": SUMS_VERSION,
+        "sums_version": SUMS_VERSION,
     }
     # the header of a checkpoint is read from JSON, where tuples are lists
     as_read_back: dict[str, Any] = json.loads(json.dumps(identity))

@@ -292,8 +292,9 @@ def preference(
 
     The 95 % interval is of the mean at hard queries if that of the baselines is fixed: Student's
     over blocks of documents, which includes the error of the baselines' mean by that of the easy
-    one. No end is nearer to 0 or 1 than Wilson's of as many queries that are all alike. NaN with
-    fewer than eight blocks.
+    one. The low end is at most, and the high end at least, that of Wilson's interval of as many
+    queries that all have preference 1, or 0. It is too short near 0 and 1. NaN with fewer than
+    eight blocks.
     """
     # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)

@@ -51,7 +51,8 @@ class SurrogateScore:
     wrong: float
     """Number of queries at which it does not."""
     beyond: float
-    """Share of these at which the head gives a target the most; NaN if they are fewer than five."""
+    """Share of these at which the head gives a target the most attention of all candidates; NaN if
+    they are fewer than five."""
     low: float
     """Lower end of its 95 % interval: the wider of Wilson's, and Student's over blocks."""
     high: float
@@ -187,7 +188,7 @@ class _Judged:
         self.prefers[cells_of_slots] = _prefers(targets, on_targets, others, on_others)
 
     def preferred_by(self, attention: Float[ndarray, " cell"]) -> Bool[ndarray, " query"]:
-        """Queries at which a head gives a target the most, by its attention on all cells."""
+        """Queries at which a head gives a target the most attention, by its attention on cells."""
         on_targets = attention[None, self.targets.cell]
         on_others = attention[None, self.others.cell]
         prefers = _prefers(self.targets, on_targets, self.others, on_others)[0]

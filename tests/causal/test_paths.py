@@ -315,11 +315,8 @@ class Slow:
 
 
 def check(reader: PathReader, slow: Slow, receiver, method: str, at: np.ndarray | None) -> float:
-    """Compare paths into a receiver with the slow loop; the largest effect.
-
-    Senders are the embedding, the MLPs, and every second head.
-    """
-    senders = [sender for sender in reader.senders(receiver) if not (sender.head or 0) % 2]
+    """Compare all paths into a receiver with the slow loop; the largest effect."""
+    senders = reader.senders(receiver)
     largest = 0.0
     for via in VIAS:
         found = reader.exact(receiver, via, senders, at=at)

@@ -16,7 +16,7 @@ from headscope.measure.loss_check import LossCheck
 from headscope.measure.second_reading import SecondReading
 from headscope.models import stream
 from headscope.runs import checkpoint
-from headscope.runs.checkpoint import run_identity
+from headscope.runs.checkpoint import SUMS_VERSION, run_identity
 from tests.helpers.disks import disk, fill
 from tests.helpers.models import save_model
 from tests.helpers.run_folders import content, state_of
@@ -350,6 +350,12 @@ def test_a_user_without_a_home_keeps_the_sums_of_an_interrupted_run(
     assert any(line.startswith("resumes the interrupted run") for line in told)
     assert content(out) == content(whole)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_sums_of_another_meaning_are_not_resumed(gpt2_folder, corpus, unfinished, monkeypatch):
+    monkeypatch.setattr("headscope.runs.checkpoint.SUMS_VERSION", SUMS_VERSION + 1)
+    with pytest.raises(RunError, match="sums_version was"):
+        hs.classify(str(gpt2_folder), corpus, out=unfinished, **OPTIONS)
 
 
 def test_a_haystack_file_with_other_content_is_another_run(tmp_path):

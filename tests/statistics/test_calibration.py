@@ -100,6 +100,8 @@ def test_a_head_that_is_right_at_both_exceeds_every_mixture():
     # 20 of 20 hits are at least 0.84: Wilson 1927
     assert found.low[0] == pytest.approx(0.839, abs=1e-3)
     assert (found.rate[0], found.easy_rate[0], found.baseline_rate[0]) == (1, 1, 0)
+    none = preference(sums_of(0 * hits, queries), None, CORNERS)
+    assert none.high[0] == pytest.approx(1 - 0.839, abs=1e-3)
     few = preference(sums_of(hits[:7], queries[:7]), None, CORNERS)
     assert np.isnan(few.low).all()
 

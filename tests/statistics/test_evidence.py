@@ -166,7 +166,10 @@ def reasons_of(row: dict) -> list[str]:
         ({"control": 0.35}, "mass 0.500, 1.5 × 0.350 on control keys"),
         ({"matched_control": 0.4}, "1.5 × 0.400 on other keys (matched)"),
         ({"chance": 0.2}, "1.5 × 0.400 on the same keys by evenly spread attention, × 2"),
-        ({"hard_low": 0.4}, "at 80 queries where “nearest verb” is wrong"),
+        (
+            {"hard_low": 0.4},
+            "preference 0.50 [0.400, 0.580] at 80 queries where “nearest verb” is wrong",
+        ),
         ({"hard_baseline_rate": 0.35}, "baselines 0.35 + 0.10"),
         (
             {

@@ -39,17 +39,18 @@ def test_one_output_of_a_notebook_brings_the_script_that_draws_all(browser, monk
     monkeypatch.setattr(show, "_brought", False)
     outputs = [VIEW._repr_html_(), VIEW._repr_html_()]
     assert len(outputs[0]) > 1_000_000 > 200 * len(outputs[1])
-    script = """
+    views = """
       const isDrawn = (view) => view.querySelectorAll("canvas, img").length > 0;
       const views = $$('[id^="headscope-view"]');
-      // a busy machine draws late
-      for (let tries = 0; tries < 20 && !views.every(isDrawn); tries++) await tick(300);
+      {wait}
       return views.map((view) => [isDrawn(view), view.querySelectorAll("rect").length]);
     """
+    drawn = views.replace("{wait}", "await settled(() => views.every(isDrawn));")
     page = "<html><head></head><body>{}</body></html>"
-    seen = browser.visit(page.format("".join(outputs)), script)
+    seen = browser.visit(page.format("".join(outputs)), drawn)
     assert seen.errors == []
     assert seen.found == [[True, 0], [True, 0]]
-    alone = browser.visit(page.format(outputs[1]), script)  # its first output was cleared
+    # its first output was cleared
+    alone = browser.visit(page.format(outputs[1]), views.replace("{wait}", "await tick(1500);"))
     assert alone.errors == []
     assert alone.found == [[False, 5]]  # four cells and what is behind them
