@@ -25,10 +25,12 @@ from headscope.statistics.columns import (
 )
 from headscope.statistics.conditions import TIMES_CONTROL
 from headscope.statistics.ratio import (
+    effective_queries,
+    influence_error,
     rate_interval,
     ratio,
     ratio_influence,
-    student_interval,
+    student_half_width,
     wilson_interval,
 )
 from headscope.statistics.relation_sums import RelationSums, TallySums
@@ -290,27 +292,31 @@ def preference(
 ) -> Preference:
     """Mean preference of heads beside the mixture of baselines; see `MixtureBound` for the corners.
 
-    The 95 % interval is of the mean at hard queries if that of the baselines is fixed: Student's
-    over blocks of documents, which includes the error of the baselines' mean by that of the easy
-    one. The low end is at most, and the high end at least, that of Wilson's interval of as many
-    queries that all have preference 1, or 0. It is too short near 0 and 1. NaN with fewer than
-    eight blocks.
+    The 95 % interval is of the mean at hard queries if that of the baselines is fixed: the wider
+    of Student's over blocks of documents, which includes the error of the baselines' mean by that
+    of the easy one, and Wilson's of as many independent queries as have the same error as the mean.
+    It is never narrower than that of as many queries that all have preference 1, or 0. NaN with
+    fewer than eight blocks.
     """
     # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
     rate = hard.mean(hard.hits)
     easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
-    influence = ratio_influence(hard.hits, hard.divisor)
-    if easy is not None:
-        easy_influence = ratio_influence(easy.hits, easy.divisor)
-        influence = influence - bound.slope(easy_rate) * easy_influence
     if hard.blocks < MIN_BLOCKS:
         low = high = np.full_like(rate, np.nan)
     else:
-        interval = student_interval(rate, influence, hard.blocks)
-        largest_low = wilson_interval(np.ones(1), float(hard.divisor.sum())).low
-        low = interval.low.clip(0, largest_low)
-        high = interval.high.clip(1 - largest_low, 1)
+        queries = float(hard.divisor.sum())
+        influence = ratio_influence(hard.hits, hard.divisor)
+        error = influence_error(influence, hard.blocks)
+        half_width = student_half_width(error, hard.blocks)
+        effective = effective_queries(rate, half_width, queries)
+        if easy is not None:
+            easy_influence = ratio_influence(easy.hits, easy.divisor)
+            influence = influence - bound.slope(easy_rate) * easy_influence
+        interval = rate_interval(rate, influence, queries=effective, items=hard.blocks)
+        largest_low = wilson_interval(np.ones(1), queries).low
+        low = interval.low.clip(None, largest_low)
+        high = interval.high.clip(1 - largest_low, None)
     return Preference(
         rate=rate,
         low=low,

@@ -131,7 +131,32 @@ def student_interval(
     return Interval(value - half_width, value + half_width)
 
 
-def wilson_interval(rate: Float[ndarray, " head"], queries: float) -> Interval:
+def effective_queries(
+    rate: Float[ndarray, " head"], half_width: Float[ndarray, " head"], queries: float
+) -> Float[ndarray, " head"]:
+    """Number of independent queries of which a share would have the same interval as a mean.
+
+    A share p of n queries has the variance p (1 − p) / n (Kish 1965, 8.2).
+
+    Args:
+        rate: means of numbers in [0, 1].
+        half_width: half the width of each one's 95 % interval.
+        queries: the number for a mean without an error, such as that of equal numbers.
+
+    >>> effective_queries(np.array([0.5, 0.5, 1.0]), np.array([0.098, 0.049, 0.0]), 20).round()
+    array([100., 400.,  20.])
+    """
+    variance = rate * (1 - rate)
+    error = half_width / Z_95
+    # equal numbers may have an error of rounding
+    has_error = (variance > 0) & (error > 1e-6)
+    number = variance / np.where(has_error, error, 1) ** 2
+    return np.where(has_error, number, queries)
+
+
+def wilson_interval(
+    rate: Float[ndarray, " head"], queries: Float[ndarray, " head"] | float
+) -> Interval:
     """The interval of a share of independent queries (Wilson 1927).
 
     >>> interval = wilson_interval(np.array([1.0]), 20)
@@ -153,7 +178,7 @@ def rate_interval(
     rate: Float[ndarray, " head"],
     influence: Float[ndarray, "item head"],
     *,
-    queries: float,
+    queries: Float[ndarray, " head"] | float,
     items: int,
 ) -> Interval:
     """The interval of a share of queries, within [0, 1].

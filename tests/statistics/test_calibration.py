@@ -93,6 +93,25 @@ def test_a_mixture_of_two_baselines_rarely_exceeds_the_baselines(share, between)
     assert np.mean(found.low > found.baseline_rate) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("blocks", "queries", "rate", "largest"),
+    [(16, 1, 0.8, 1), (12, 1, 0.7, 1), (16, 1, 0.9, 0.9), (40, 2, 0.9, 1), (40, 10, 0.5, 1)],
+)
+def test_few_queries_give_an_interval_with_the_mean_in_it(blocks, queries, rate, largest):
+    """Preferences are 0 or `largest`. Student's interval alone is above a mean of 0.8 at 16 queries
+    in 14 % of draws, because many draws have nearly no 0."""
+    rng = np.random.default_rng(6)
+    hits = rng.binomial(queries, rate, (blocks, 4000)) * float(largest)
+    counts = np.full(blocks, float(queries))
+    found = preference(sums_of(hits, counts), None, CORNERS)
+    mean = rate * largest
+    assert np.mean(found.low > mean) < 0.035
+    assert np.mean(found.high < mean) < 0.035
+    # nor is it much wider than the true error asks for
+    true_error = largest * np.sqrt(rate * (1 - rate) / (blocks * queries))
+    assert np.mean(found.high - found.low) < 2.6 * (2 * true_error)
+
+
 def test_a_head_that_is_right_at_both_exceeds_every_mixture():
     queries = np.ones(20)
     hits = np.ones((20, 1))
