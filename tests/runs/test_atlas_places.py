@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -27,13 +28,19 @@ class Quiet(SimpleHTTPRequestHandler):
         self.requests.append(self.path)
 
 
+@pytest.fixture(scope="module")
+def packed(mini_run, tmp_path_factory) -> Path:
+    """A folder of one atlas, `own`, which no test changes."""
+    folder = tmp_path_factory.mktemp("packed")
+    hs.load(mini_run).save(folder / "own")
+    export_atlases([folder / "own"], folder / "atlases")
+    return folder / "atlases"
+
+
 @pytest.fixture
-def published(mini_run, tmp_path) -> Path:
-    """A folder of one atlas, `own`."""
-    run = tmp_path / "own"
-    hs.load(mini_run).save(run)
-    export_atlases([run], tmp_path / "atlases")
-    return tmp_path / "atlases"
+def published(packed, tmp_path) -> Path:
+    """A copy of the folder for one test."""
+    return shutil.copytree(packed, tmp_path / "atlases")
 
 
 @pytest.fixture
