@@ -20,16 +20,20 @@ from headscope.stimuli.haystack import DEPTHS, NEEDLE, NULL, haystack_lengths, l
 
 def answer_tokens(window: Window, query: int) -> Int[ndarray, " token"]:
     """Positions of the tokens of the answer that is due after a question's last token."""
-    arrows, words = window.arrows, window.words
-    is_answer = (arrows.kind == NEEDLE) & arrows.right & (arrows.query == query)
-    in_text = np.sort(words.row_at(arrows.first[is_answer]))
+    arrows = window.arrows
+    words = window.words
+    of_question = (arrows.kind == NEEDLE) & (arrows.query == query)
+    first_tokens = arrows.first[of_question & arrows.right]
+    in_text = np.sort(words.row_at(first_tokens))
     # an answer that stands at several places has as many words at each
-    gaps = np.flatnonzero(np.diff(in_text) > 1)
-    at_first_place, *_ = np.split(in_text, gaps + 1)
+    is_gap = np.diff(in_text) > 1
+    places = np.split(in_text, np.flatnonzero(is_gap) + 1)
+    length = len(places[0])
     # as many words follow the question's last one
     question = int(np.searchsorted(words.last, query))
-    end = min(question + len(at_first_place), len(words) - 1)
-    return np.arange(query + 1, int(words.last[end]) + 1)
+    end = min(question + length, len(words) - 1)
+    last_token = int(words.last[end])
+    return np.arange(query + 1, last_token + 1)
 
 
 def questions_of(window: Window) -> pd.DataFrame:

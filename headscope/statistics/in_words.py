@@ -471,10 +471,15 @@ def _cause_of_edges(row: HeadRow) -> str:
     if not _is_known(row["effect"]):
         return f"{name}, edges to its targets: {row['verdict']}"
     # divergences are smaller than losses, and have a digit more
-    excess = f"{row['excess']:+.4f} [{row['excess_low']:+.4f}, {row['excess_high']:+.4f}]"
-    times = f"{row['times']:.1f} times as much [{row['times_low']:.1f}, {row['times_high']:.1f}]"
-    loss = f"{row['loss_excess']:+.3f} [{row['loss_low']:+.3f}, {row['loss_high']:+.3f}]"
-    q_value = f", q {row['q_value']:.2g}" if _is_known(row["q_value"]) else ""
+    low, high = row["excess_low"], row["excess_high"]
+    excess = f"{row['excess']:+.4f} [{low:+.4f}, {high:+.4f}]"
+    low, high = row["times_low"], row["times_high"]
+    times = f"{row['times']:.1f} times as much [{low:.1f}, {high:.1f}]"
+    low, high = row["loss_low"], row["loss_high"]
+    loss = f"{row['loss_excess']:+.3f} [{low:+.3f}, {high:+.3f}]"
+    q_value = ""
+    if _is_known(row["q_value"]):
+        q_value = f", q {row['q_value']:.2g}"
     return (
         f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
         f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, as much "
