@@ -309,6 +309,7 @@ def preference(
         influence = ratio_influence(hard.hits, hard.divisor)
         error = influence_error(influence, hard.blocks)
         half_width = student_half_width(error, hard.blocks)
+        # near 0 and 1 a mean of few queries is skewed, as a share is, and Student's t is not
         effective = effective_queries(rate, half_width, queries)
         if easy is not None:
             easy_influence = ratio_influence(easy.hits, easy.divisor)
