@@ -164,7 +164,8 @@ class PromptRoles:
         for column in columns:
             if column not in self.names:
                 notes.append(
-                    f"role {column}: in no prompt does its text stand once, where no other role is"
+                    f"role {column}: in every prompt its text occurs twice or more, or where "
+                    "another role is, so that it names no position"
                 )
         return notes
 

@@ -549,3 +549,27 @@ def test_colours_of_inputs_differ_for_the_colour_blind(blindness, theme):
 
 def test_the_sheet_and_the_figure_agree_on_the_colours_of_paper():
     assert THEMES[0] == list(COLOURS.values())
+
+
+def test_a_head_without_tags_is_said_to_have_none_only_where_tags_are_known(browser):
+    """A task of a model alone, without a run, knows no tags."""
+    text = "document.querySelector('.panel, main').innerText"
+    known = browser.open(page_of(ioi))
+    known.read("location.hash = 'L20H3'", after=0)
+    assert "no tag on running text" in known.read(text)
+
+    circuit = ioi()
+    for one in circuit["heads"]:
+        one["tags"] = ""
+    unknown = browser.open(task_page(circuit, {}))
+    unknown.read("location.hash = 'L20H3'", after=0)
+    assert "no tag" not in unknown.read(text)
+
+
+def test_a_p_value_below_a_thousandth_is_not_shown_as_0(browser):
+    circuit = ioi()
+    for one in circuit["edges"]:
+        one["p_value"] = 0.0
+    page = browser.open(task_page(circuit, {}))
+    page.read("location.hash = 'L17H4'", after=0)
+    assert "p < 0.001" in page.read("document.querySelector('.paths').innerText")

@@ -228,9 +228,14 @@ class Findings:
                 attention_rows.append(position | _spread(edge, "mass", "cut"))
         edge_rows = [_spread(edge, "effect") for edge in self.edges]
         # a quick run has estimates in place of effects
-        columns = ["layer", "head", "tags", "effect", "q_value", "in_circuit", "share", "sentence"]
-        if not self.effects:
-            columns = ["layer", "head", "tags", "attribution", "smooth", "sentence"]
+        columns = ["layer", "head"]
+        # without a run no tags are known
+        if any(tags.values()):
+            columns.append("tags")
+        columns += ["effect", "q_value"] if self.effects else ["attribution", "smooth"]
+        if self.circuit["heads"]:
+            columns += ["in_circuit", "share"]
+        columns.append("sentence")
         return TaskResult(
             title=(
                 f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
@@ -414,7 +419,8 @@ def circuit_sentences(circuit: Mapping[str, Any], unit: str) -> Iterator[str]:
         f"on the other half replacing all heads takes {number(circuit['total_effect'])} {unit}; "
         f"these heads alone keep {faithfulness} of that, {circuit['sets']} random sets "
         f"{number(by_random)} on average (p = {circuit['p_value']:.3f}); replacing these heads "
-        f"takes {number(circuit['completeness'])} of it (p = {circuit['completeness_p_value']:.3f})"
+        f"takes {number(circuit['completeness'])} of it (p = {circuit['completeness_p_value']:.3f};"
+        f" {circuit['sets']} sets can give {1 / (1 + circuit['sets']):.3f} at least)"
     )
     yield (
         f"CPR {number(circuit['cpr'], 3)}, CMD {number(circuit['cmd'], 3)}; the circuits of both "

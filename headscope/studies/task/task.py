@@ -177,10 +177,14 @@ def task(
         loaded = loaded.with_plain_prompts(plain).in_chat(chat)
         # groups are halved, because prompts of one group would be on both sides
         spelled = TaskPrompts.of(checked_task, loaded)
-        if len(np.unique(spelled.groups)) < 2 * MIN_PROMPTS:
+        groups = len(np.unique(spelled.groups))
+        if groups < 2 * MIN_PROMPTS:
+            found = f"{spelled.count} prompts"
+            if groups < spelled.count:
+                found += f" in {groups} groups"
             raise CorpusError(
-                f"{spelled.name}: {len(np.unique(spelled.groups))} groups of prompts; to choose "
-                f"heads on one half and judge them on the other, {2 * MIN_PROMPTS} are needed"
+                f"{spelled.name}: {found}; to choose heads on one half and judge them on the "
+                f"other, {2 * MIN_PROMPTS} are needed"
             )
         # the clean runs are kept, and their time foretells that of the others
         started = time.perf_counter()
@@ -366,8 +370,9 @@ def measured_exactly(
         shares = judge.shares(members)
     else:
         notes.append(
-            f"there is no circuit: on one half of the prompts no head has q < {MAX_Q:g} and an "
-            f"effect of at least {LEAST:.0%} of that of all heads"
+            f"there is no circuit: on the half that chooses it, {chosen_on.sum()} prompts, no head "
+            f"has q < {MAX_Q:g} and an effect of at least {LEAST:.0%} of that of all heads; more "
+            "prompts may show one"
         )
     circuit["halves"] = heads_in_common(*halves)
     if second is not None:

@@ -318,6 +318,9 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
         is_estimate = all(mean_of(head.get("effect")) is None for head in heads)
         what = "estimated effect of the head" if is_estimate else "effect of the head"
         signs.append((bar, f"{what}, {unit}; → where it attends, with its share"))
+        # a row of several heads has no room for all above one token
+        guide = line("rule", RULE, 0.7, ' stroke-dasharray="2 3"')
+        signs.append((guide, "the token from which heads above it, or beside, act"))
     if any(raises(effect_of(head)) for head in heads):
         hatched = box("amount hatched") + 'fill="url(#hatch)"/>'
         signs.append((hatched, "better without this head"))

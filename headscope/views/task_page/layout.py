@@ -253,9 +253,9 @@ def strength(head: Mapping[str, Any]) -> float:
 
 
 def _main_attention(head: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The roles between which cutting attention does most; if none was cut, the first listed."""
+    """The roles between which cutting attention does most: the first that is listed."""
     entries: Sequence[Mapping[str, Any]] = (head or {}).get("attention") or []
-    return max(entries, key=lambda entry: abs(mean_of(entry.get("cut")) or 0.0), default=None)
+    return next(iter(entries), None)
 
 
 def acting_role(head: Mapping[str, Any], circuit: Mapping[str, Any]) -> str:

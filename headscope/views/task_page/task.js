@@ -17,7 +17,8 @@ const estimateOf = (head) => meanOf(head.smooth) ?? meanOf(head.attribution);
 
 /* A path in words, with all that was measured of it. */
 function pathInWords(edge) {
-  const p = edge.p_value === null || edge.p_value === undefined ? "" : `, p ${small(edge.p_value)}`;
+  const isTested = edge.p_value !== null && edge.p_value !== undefined;
+  const p = !isTested ? "" : edge.p_value < 0.001 ? ", p < 0.001" : `, p ${edge.p_value.toFixed(3)}`;
   const estimate = edge.estimate === null || edge.estimate === undefined ? "" : `, estimate ${signed(edge.estimate)}`;
   return `${edge.from} → ${edge.to} through its ${INPUTS[edge.via] || edge.via}, at ${visible(String(edge.role ?? "other"))}: ${within(edge.effect)}${unit}${estimate}${p}; ${edge.confirmed ? "confirmed" : "not confirmed"}`;
 }
@@ -114,11 +115,18 @@ function show() {
 function panelOf(head) {
   const paths = EDGES.filter((edge) => edge.to === head.name || edge.from === head.name);
   return [
-    el("h3", {}, `${head.name} `, head.tags.map((tag) => chip(tag)), head.tags.length ? el("span", { class: "small" }, " on running text") : el("span", { class: "small" }, "no tag on running text")),
+    el("h3", {}, `${head.name} `, head.tags.map((tag) => chip(tag)), sourceOfTags(head)),
     el("div", {}, el("ul", { class: "sentences" }, [headInWords(head), ...(head.sentences || [])].map((line) => el("li", {}, visible(line)))), patternPart(head)),
     el("div", {}, attentionTable(head), writesPart(head),
       paths.length ? [el("h4", {}, "Paths"), el("ul", { class: "paths small" }, paths.map((edge) => el("li", {}, el("i", { class: `via-${edge.via}${edge.confirmed ? "" : " unsure"}` }), pathInWords(edge))))] : null),
   ];
+}
+
+/* What the tags were measured on. A task of a model alone, without a run, knows no tags. */
+function sourceOfTags(head) {
+  if (head.tags.length) return el("span", { class: "small" }, " on running text");
+  const known = [...HEADS.values()].some((other) => other.tags.length);
+  return known ? el("span", { class: "small" }, "no tag on running text") : null;
 }
 
 /* From role to role: the share of attention beside its control, and the effect of cutting it. */
@@ -138,11 +146,8 @@ function writesPart(head) {
   return [el("h4", {}, "Writes"), el("p", {}, parts.length ? `Direct effect${unit ? `,${unit}` : ""}: ${parts.join("; ")}.${copies}` : copies), words("raises", writes.raises), words("lowers", writes.lowers)];
 }
 
-/* The entry of a head's attention whose cut does most, else the first, as in the drawing. */
-function mainAttention(head) {
-  const size = (entry) => Math.abs(meanOf(entry.cut) ?? 0);
-  return (head.attention || []).reduce((best, entry) => (best && size(best) >= size(entry) ? best : entry), null);
-}
+/* The entry of a head's attention that does most, as in the drawing: the first that is listed. */
+const mainAttention = (head) => (head.attention || [])[0] ?? null;
 
 /* The head's attention on one prompt, which can be chosen. */
 function patternPart(head) {
