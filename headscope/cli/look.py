@@ -79,7 +79,7 @@ def heads(
         labelled = with_shown_relations(selected, loaded.evidence)
         print_rich(head_lines(labelled, undecided_heads["description"], partial["mass"]))
         if loaded.preliminary:
-            print_text(loaded.preliminary)
+            print_folded(loaded.preliminary)
     else:
         put(write_rows(HEAD_TABLE.with_names(selected), format))
 
@@ -188,7 +188,7 @@ def show(
     write_file(out, content, overwrite=overwrite)
     print_written([out])
     for note in view.notes:
-        print_text(f"note: {one_line(note)}")
+        print_folded(f"note: {one_line(note)}")
 
 
 @command(
