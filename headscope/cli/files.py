@@ -33,7 +33,7 @@ def check_targets(*, overwrite: bool, **targets: tuple[Path | None, Sequence[str
             continue
         check_suffix(path, *suffixes)
         check_foreign(path)
-        check_target(path, overwrite=overwrite, place=f"--{option}")
+        check_target(path, overwrite=overwrite, chosen_by=f"--{option}")
         if path.suffix.lower() in PICTURES:
             optional_package("a picture", "matplotlib")
 
