@@ -151,15 +151,23 @@ def reported_as(
         raise kind(f"{message}: {first_line(error):.150}") from error
 
 
-def nearest_name(value: str, choices: Iterable[str]) -> str:
+def nearest_name(value: str, choices: Iterable[str], *, folder: str = "") -> str:
     """The one of the choices that a mistyped name may mean, to be added to a message.
 
-    >>> nearest_name("smolm2", ["smollm2", "minilm"]), nearest_name("gpt2", ["smollm2", "minilm"])
+    Args:
+        value: the name; capitals do not count.
+        choices: the names that there are.
+        folder: what stands before the choice in the message, such as `runs/`.
+
+    >>> nearest_name("SmolM2", ["smollm2", "minilm"]), nearest_name("gpt2", ["smollm2", "minilm"])
     (' (is smollm2 meant?)', '')
     """
+    by_small_letters = {choice.casefold(): choice for choice in choices}
     # a long name from a file is no typing error, and comparing takes its square
-    near = get_close_matches(value[:80], choices, 1, cutoff=0.75)
-    return f" (is {near[0]} meant?)" if near and near[0] != value else ""
+    near = get_close_matches(value[:80].casefold(), by_small_letters, 1, cutoff=0.75)
+    if not near or by_small_letters[near[0]] == value:
+        return ""
+    return f" (is {folder}{by_small_letters[near[0]]} meant?)"
 
 
 def first_line(error: BaseException) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, nearest_name
 
 RUN_RECORD = "run.json"
 """Name of the file that makes a folder the folder of a run."""
@@ -28,6 +29,28 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # too long, or with a NUL in it
         return False
+
+
+def nearest_place(name: str, reserved: Iterable[str]) -> str:
+    """The reserved name, or else the file or folder, that a mistyped one may mean, for a message.
+
+    Args:
+        name: a name or a path where nothing is; its folder may not be there either.
+        reserved: names that stand for something without a path.
+
+    >>> nearest_place("smolm2", ["smollm2"]), nearest_place("no_folder/smolm2", ["smollm2"])
+    (' (is smollm2 meant?)', '')
+    """
+    suggestion = nearest_name(name, reserved)
+    if suggestion:
+        return suggestion
+    # only last names are compared: what stands before them is the same
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path.expanduser raises without a home
+    try:
+        entries = [entry.name for entry in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return ""
+    return nearest_name(path.name, entries, folder=name.rstrip("/").removesuffix(path.name))
 
 
 def given_file(path: str | Path, would_do: str) -> bytes:

@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 from pydantic import Field, PlainValidator
 
 from headscope.corpus.shipped import shipped_corpora
-from headscope.errors import CorpusError, ModelError, RunError, nearest_name
+from headscope.errors import CorpusError, ModelError, RunError
 from headscope.options import A_MODEL_OR_RUN, A_RUN, IN_PYTHON, check_model, check_path
-from headscope.paths import resolved
+from headscope.paths import nearest_place, resolved
 from headscope.runs.atlas import atlas_names, atlas_of, is_stored
 from headscope.runs.cards import check_no_card
 from headscope.runs.contents import RECORD
@@ -62,7 +62,7 @@ def load(run: str | Path, *, with_tally: bool = False) -> Result:
         return atlas.load()
     if not is_run(Path(run)):
         raise RunError(
-            f"{run!s:.200}{nearest_name(str(run), atlas_names())}: no run here ({RECORD} is "
+            f"{run!s:.200}{nearest_place(str(run), atlas_names())}: no run here ({RECORD} is "
             "missing); write one with headscope classify"
         )
     return RunFolder(run).load(with_tally=with_tally)

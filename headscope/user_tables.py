@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from headscope.errors import (
     HeadscopeError,
     InvalidRow,
-    check_choice,
     check_rows,
     first_line,
     reported_as,
@@ -53,14 +52,22 @@ class UserTable:
     """Each row by its number in the file, which counts the header and empty rows."""
     invalid: Sequence[InvalidRow]
 
-    def check_columns(self, names: Sequence[str]) -> None:
-        """Check that the header has these names.
+    def check_columns(self, kind: type[HeadscopeError], required: Sequence[str]) -> None:
+        """Check that the header has these names; a table without a header passes.
+
+        Args:
+            kind: the error.
+            required: names that a header must have.
 
         Raises:
-            ChoiceError: one is missing.
+            HeadscopeError: names are missing; the message has them and those of the header.
         """
-        for name in names:
-            check_choice(f"column of {Path(self.name).name}", name, self.columns)
+        missing = [name for name in required if name not in self.columns]
+        if self.columns and missing:
+            raise kind(
+                f"{self.name}: the header lacks {', '.join(missing)}; it has "
+                f"{', '.join(self.columns):.400}, and must have {', '.join(required)}"
+            )
 
     def check(self, kind: type[HeadscopeError], invalid: Sequence[InvalidRow] = ()) -> None:
         """Check that there are rows, and no invalid ones.

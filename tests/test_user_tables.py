@@ -170,6 +170,30 @@ def test_every_reader_refuses_a_column_that_comes_twice(name, column, tmp_path):
 
 
 @pytest.mark.parametrize("name", READERS)
+def test_every_reader_names_a_missing_column_once_beside_those_of_the_file(name, tmp_path):
+    read, header, rows = READERS[name]
+    path = tmp_path / "mine.csv"
+    # the second column is required everywhere
+    columns = header.split(",")
+    missing = columns[1]
+    columns[1] = "of_mine"
+    path.write_text("\n".join([",".join(columns), *rows]))
+    with pytest.raises(HeadscopeError, match=rf"mine\.csv: .*lacks {missing};.*of_mine") as refused:
+        read(path)
+    assert "row" not in str(refused.value)
+    assert columns[0] in str(refused.value).partition("must have")[2]
+
+
+def test_a_column_that_a_frame_lacks_is_named_and_lines_of_json_are_named_by_row(tmp_path):
+    with pytest.raises(CorpusError, match=r"lacks answer"):
+        read_task(pd.DataFrame({"prompt": ["a", "b"]}))
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"prompt": "a"}\n{"prompt": "b", "answer": "c"}\n')
+    with pytest.raises(CorpusError, match=r"row 1: answer is missing"):
+        read_task(path)
+
+
+@pytest.mark.parametrize("name", READERS)
 def test_every_reader_takes_a_spreadsheet_s_file(name, tmp_path):
     read, header, rows = READERS[name]
     path = tmp_path / "mine.csv"

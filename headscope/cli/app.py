@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -11,11 +12,46 @@ from typer.core import TyperCommand, TyperGroup
 
 from headscope.cli.shell_options import name_types_on_request, name_values
 from headscope.cli.terminal import print_text, stop_code, warn
-from headscope.errors import HeadscopeError
+from headscope.errors import HeadscopeError, nearest_name
 from headscope.studies.study_table import GROUPS, TOP, Command
 
 WORDS: dict[str, tuple[str, ...]] = {}
 """The words of each command by its name, such as `atlas`, which is called by `draw atlas`."""
+
+
+PYDANTIC_PREFIX = "Value error, "
+"""Words that pydantic puts before the message of a function that checks a value."""
+MOST_BEGUN = 3
+"""Options that a message lists if all of them begin with what was typed."""
+
+
+@contextmanager
+def _plain_usage_errors(command: Any, ctx: Any) -> Iterator[None]:
+    """Put typer's messages on options and their values in plain words.
+
+    A wrong value comes without the words of pydantic, and an unknown option with the nearest one.
+    """
+    try:
+        yield
+    except typer.BadParameter as invalid:
+        invalid.message = invalid.message.removeprefix(PYDANTIC_PREFIX)
+        raise
+    except Exception as raised:
+        # typer does not export the error of an unknown option, and sorts what is near by letters
+        error: Any = raised
+        if getattr(error, "possibilities", None) is not None:
+            error.message += _option_meant(error.option_name, command.get_params(ctx))
+            error.possibilities = None
+        raise
+
+
+def _option_meant(typed: str, parameters: Sequence[Any]) -> str:
+    """The options that a mistyped one may mean, to be added to a message."""
+    options = [name for parameter in parameters for name in parameter.opts if name[:2] == "--"]
+    begun = [name for name in options if name.startswith(typed)]
+    if 0 < len(begun) <= MOST_BEGUN:
+        return f" (is {' or '.join(begun)} meant?)"
+    return nearest_name(typed, options)
 
 
 class CommandGroup(TyperGroup):
@@ -50,7 +86,8 @@ class CommandGroup(TyperGroup):
         if not args and not ctx.resilient_parsing:
             print_text(ctx.get_help())
             raise typer.Exit(2)
-        return super().parse_args(ctx, args)
+        with _plain_usage_errors(self, ctx):
+            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and read its options from its function."""
@@ -61,6 +98,11 @@ class CommandGroup(TyperGroup):
 
 class ShellCommand(TyperCommand):
     """A command whose help writes values as the documentation does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read options and arguments; what is wrong with them is said in plain words."""
+        with _plain_usage_errors(self, ctx):
+            return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Give the words of the usage line: arguments in capitals, in brackets if optional."""

@@ -9,7 +9,7 @@ import typer
 
 from headscope.cli.app import command
 from headscope.cli.shell_options import Corpus, HelpAll, Model, Printed, takes_settings
-from headscope.cli.terminal import message, print_rich, print_text, put, warn
+from headscope.cli.terminal import message, print_folded, print_rich, print_text, put, warn
 from headscope.printing import one_line
 from headscope.settings import Settings
 from headscope.studies.study_table import TOP
@@ -85,7 +85,7 @@ def classify(
     print_text(f"\nwritten to {name}; open {one_line(folder / 'report.html')}")
     print_text(next_step(run, name))
     if run.preliminary:
-        print_text(run.preliminary)
+        print_folded(run.preliminary)
 
 
 def next_step(run: Result, name: str) -> str:

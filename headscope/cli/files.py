@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 CSV, HTML, PICTURES = (".csv",), (".html",), (".png", ".svg", ".pdf")
 
 
-def check_targets(*targets: tuple[Path | None, Sequence[str]], overwrite: bool) -> None:
+def check_targets(*, overwrite: bool, **targets: tuple[Path | None, Sequence[str]]) -> None:
     """Check that the targets can be written, and pictures drawn, before minutes of work.
 
     Args:
-        targets: each file that a command was asked to write, or None, with the suffixes that the
-            command knows.
         overwrite: replace what is there; a file that belongs to a run is not replaced even so.
+        targets: each file that a command was asked to write, or None, with the suffixes that the
+            command knows; by the name of its option, such as `out`.
     """
     from headscope.runs.folder import check_foreign
 
-    for path, suffixes in targets:
+    for option, (path, suffixes) in targets.items():
         if path is None:
             continue
         check_suffix(path, *suffixes)
         check_foreign(path)
-        check_target(path, overwrite=overwrite)
+        check_target(path, overwrite=overwrite, chosen_by=f"--{option}")
         if path.suffix.lower() in PICTURES:
             optional_package("a picture", "matplotlib")
 

@@ -79,7 +79,7 @@ def heads(
         labelled = with_shown_relations(selected, loaded.evidence)
         print_rich(head_lines(labelled, undecided_heads["description"], partial["mass"]))
         if loaded.preliminary:
-            print_text(loaded.preliminary)
+            print_folded(loaded.preliminary)
     else:
         put(write_rows(HEAD_TABLE.with_names(selected), format))
 
@@ -168,7 +168,7 @@ def show(
 
     The page of several heads has a small picture of each, which opens on click.
     """
-    check_targets((out, (*HTML, *PICTURES)), overwrite=overwrite)
+    check_targets(out=(out, (*HTML, *PICTURES)), overwrite=overwrite)
     from headscope.errors import HeadscopeError
     from headscope.views.heads_view import HeadsView
     from headscope.views.show import is_one_head
@@ -188,7 +188,7 @@ def show(
     write_file(out, content, overwrite=overwrite)
     print_written([out])
     for note in view.notes:
-        print_text(f"note: {one_line(note)}")
+        print_folded(f"note: {one_line(note)}")
 
 
 @command(
@@ -220,7 +220,7 @@ def report(
     # an atlas ships its own page, which is not overwritten by default
     atlas = atlas_of(run)
     out = atlas.page if atlas and out is None else out
-    check_targets((out, HTML), overwrite=overwrite)
+    check_targets(out=(out, HTML), overwrite=overwrite)
     page = load(run).report(light=light)
     # the run's own page holds nothing that is not in the run
     target = out or RunFolder(run).file(REPORT)
@@ -336,7 +336,7 @@ def atlas(
     overwrite: Overwrite = False,
 ) -> None:
     """Draw a figure of a run: heads by type, types by layer, or the best head of each relation."""
-    check_targets((out, PICTURES), overwrite=overwrite)
+    check_targets(out=(out, PICTURES), overwrite=overwrite)
     from headscope.run import load
 
     figure = load(run).figure(kind, width=width)
@@ -396,7 +396,8 @@ def cards(
     loaded = [load(run) for run in runs]
     names = folder_names([run.name for run in loaded])
     targets = [out / f"{name}.json" for name in names]
-    check_targets(*((target, (".json",)) for target in targets), overwrite=overwrite)
+    for target in targets:
+        check_targets(out=(target, (".json",)), overwrite=overwrite)
     contents = {target: card_json(run) for target, run in zip(targets, loaded, strict=True)}
     write_files(contents, overwrite=overwrite)
     print_written(targets)

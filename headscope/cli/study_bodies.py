@@ -342,7 +342,7 @@ def compare(
     A change counts as sure if the 95 % intervals of the lift do not overlap. With --fail-on the
     command guards a model in CI.
     """
-    check_targets((out, CSV), (figure, PICTURES), overwrite=overwrite)
+    check_targets(out=(out, CSV), figure=(figure, PICTURES), overwrite=overwrite)
     from headscope.studies.compare import compare as compare_runs
     from headscope.studies.compare import condition_outcomes
 

@@ -51,7 +51,7 @@ class StudyCall:
 
     def check(self) -> None:
         """Check the targets before anything is read."""
-        check_targets((self.out, CSV), (self.figure, PICTURES), overwrite=self.overwrite)
+        check_targets(out=(self.out, CSV), figure=(self.figure, PICTURES), overwrite=self.overwrite)
 
     def result(self, **changes: Any) -> Any:
         """The result of the function, with other values for some of its arguments."""

@@ -16,6 +16,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from headscope.errors import HeadscopeError, WriteError
 from headscope.printing import one_line, visible
@@ -23,7 +24,7 @@ from headscope.printing import one_line, visible
 PIPE_WIDTH = 100
 """Columns of prose that goes to a pipe or a file, unless COLUMNS states others."""
 TABLE_WIDTH = 160
-"""Columns of a table that goes there."""
+"""Columns of a table that goes there, so that a row is one line for grep."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program whose reader went away, as of one that SIGPIPE ended."""
 
@@ -83,21 +84,35 @@ def put(text: str) -> None:
 
 
 def print_rich(what: object) -> None:
-    """Print a table or text by rich."""
+    """Print tables and text by rich: in a pipe prose is as wide as elsewhere, and tables wider."""
     from rich.console import Console
     from rich.segment import Segment, Segments
-    from rich.text import Text
+    from rich.table import Table
 
     # rich itself would end the program, and silently, where a pipe closes: it draws into memory.
     # A pipe has no width but COLUMNS. Names and tokens are not markup
     seen, buffer = sys.stdout.isatty(), io.StringIO()
     width = output_width(TABLE_WIDTH)
     console = Console(file=buffer, force_terminal=seen, width=width, markup=False)
-    parts = console.render(Text(what) if isinstance(what, str) else what)  # type: ignore[arg-type]
-    safe = [Segment(harmless(part.text), part.style, part.control) for part in parts]
-    console.print(Segments(safe), end="", soft_wrap=True)
+    for block in _blocks(what):
+        block_width = width if isinstance(block, Table) else output_width(PIPE_WIDTH)
+        parts = console.render(block, console.options.update(width=block_width))
+        safe = [Segment(harmless(part.text), part.style, part.control) for part in parts]
+        console.print(Segments(safe), end="", soft_wrap=True)
     with _stdout():
         print(buffer.getvalue(), end="")
+
+
+def _blocks(what: Any) -> Iterator[Any]:
+    """The tables and texts of what rich is to print, one after the other."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if isinstance(what, Group):
+        for part in what.renderables:
+            yield from _blocks(part)
+    else:
+        yield Text(what) if isinstance(what, str) else what
 
 
 def warn(text: str) -> None:

@@ -5,15 +5,16 @@ Nothing else asks the Hugging Face hub.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.utils.tqdm import tqdm
 
-from headscope.errors import ModelError, nearest_name
+from headscope.errors import ModelError
 from headscope.models.packaged import (
     PACKAGED,
     is_reserved,
@@ -22,7 +23,7 @@ from headscope.models.packaged import (
     reserved_names,
 )
 from headscope.models.weight_files import WEIGHTS_SUFFIX, verified_sha256
-from headscope.paths import ATLAS_PREFIX, RUN_RECORD, exists, resolved
+from headscope.paths import ATLAS_PREFIX, RUN_RECORD, exists, nearest_place, resolved
 from headscope.progress import other_bars
 
 FILES = ("*.json", f"*{WEIGHTS_SUFFIX}", "*.model", "*.txt", "*.jinja")
@@ -61,7 +62,7 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
             )
         return packaged_path(name) if name in PACKAGED else path, ""
     if _is_path(name) or path.suffix.lower() in (".gguf", ".json"):
-        raise ModelError(f"{name:.200}: no such file or folder")
+        raise ModelError(f"{name:.200}{_suggestion(name)}: no such file or folder")
     return download(name, revision, files)
 
 
@@ -78,9 +79,11 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
         "allow_patterns": list(files),
         "ignore_patterns": list(_IGNORED),
     }
+    is_reached = False
     try:
         # snapshot_download waits longer for its first answer
         HfApi().model_info(name, revision=revision, timeout=TIMEOUT)
+        is_reached = True
         with other_bars() as are_wanted:
             folder = snapshot_download(
                 name, tqdm_class=_LateBar if are_wanted else _NoBar, **options
@@ -91,9 +94,14 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> tuple[Pat
             folder = snapshot_download(name, local_files_only=True, tqdm_class=_NoBar, **options)
         except (OSError, HFValidationError):
             reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+            # the system's number of an error means nothing to a user
+            reason = re.sub(r"\[Errno -?\d+\] ", "", reason)
+            if is_reached or isinstance(error, HfHubHTTPError | HFValidationError):
+                fault = f"cannot be fetched from the Hugging Face hub: {reason}"
+            else:
+                fault = f"the Hugging Face hub cannot be reached ({reason})"
             raise ModelError(
-                f"{wanted_model}{nearest_name(name, reserved_names())} is not a local folder, and "
-                f"cannot be fetched from the Hugging Face hub: {reason}. {WAYS_ON}"
+                f"{wanted_model}{_suggestion(name)} is not a local folder, and {fault}. {WAYS_ON}"
             ) from error
     for file in Path(folder).iterdir():
         if file.suffix != WEIGHTS_SUFFIX and file.is_file():  # weights are verified when loaded
@@ -141,6 +149,19 @@ def run_name(model: str) -> str:
     if stem in _NO_NAMES:
         raise ModelError(f"{model!r} cannot name a run folder; choose one with --out")
     return stem
+
+
+def _suggestion(name: str) -> str:
+    """The model, file or folder that a name may mean, to be added to a message."""
+    suggestion = nearest_place(name, reserved_names())
+    if suggestion:
+        return suggestion
+    # a packaged model by its name on the hub, or by the beginning of it, such as SmolLM2-135M
+    on_hub = name.rpartition("/")[2].casefold()
+    for model in PACKAGED.values():
+        if f"{model.title.casefold()}-".startswith(f"{on_hub}-"):
+            return f" (is {model.name} meant?)"
+    return ""
 
 
 def _is_path(name: str) -> bool:

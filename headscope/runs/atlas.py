@@ -67,11 +67,13 @@ class Atlas:
         """
         if self.is_implied:
             name = self.name.removeprefix(PREFIX)
-            print(
-                f"headscope: no run folder is called {name}; this is {self.name}, which ships",
-                file=sys.stderr,
-                flush=True,
-            )
+            # classify writes there unless another folder is named
+            own_run = Path("runs") / name
+            if is_run(own_run):
+                note = f"this is {self.name}, which ships; your run is {own_run}"
+            else:
+                note = f"no run folder is called {name}; this is {self.name}, which ships"
+            print(f"headscope: {note}", file=sys.stderr, flush=True)
         # a file from elsewhere may name any path, hold links, or unpack to any size
         try:
             files = {}

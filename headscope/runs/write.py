@@ -75,8 +75,13 @@ def check_suffix(path: Path, *suffixes: str) -> None:
         )
 
 
-def check_target(path: Path, *, overwrite: bool) -> None:
+def check_target(path: Path, *, overwrite: bool, chosen_by: str = "file") -> None:
     """Refuse a file that must not or cannot be written, before minutes of work end there.
+
+    Args:
+        path: the file.
+        overwrite: replace what is there.
+        chosen_by: what another one is chosen by, for the message, such as `--out`.
 
     Raises:
         WriteError: it is there already (and `overwrite` is off), it is a folder, or its folder
@@ -86,7 +91,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         if path.is_dir():
             raise WriteError(f"{path} is a folder; name a file")
     if not overwrite:
-        check_absent(path, "choose another name, or add --overwrite")
+        check_absent(path, f"choose another {chosen_by}, or add --overwrite")
     check_writable(path)
 
 

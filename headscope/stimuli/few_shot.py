@@ -43,12 +43,12 @@ def read_tasks(path: Path) -> dict[str, tuple[Pair, ...]]:
     """Tasks from a file with the columns `task,question,answer`.
 
     Raises:
-        CorpusError: it is not a table, or rows are invalid; the message lists them.
-        ChoiceError: it lacks a column.
+        CorpusError: it is not a table, it lacks a column, or rows are invalid; the message lists
+            them.
         HeadscopeError: there is no such file.
     """
     table = read_csv(path, CorpusError, f"a table {','.join(COLUMNS)}")
-    table.check_columns(COLUMNS)
+    table.check_columns(CorpusError, COLUMNS)
     answers_by_task: dict[str, dict[str, str]] = {}
     invalid = []
     for number, row in table.rows.items():

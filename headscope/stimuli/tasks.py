@@ -186,7 +186,8 @@ def _checked_task(name: str, table: UserTable) -> Task:
         table: its rows, mappings from columns to text.
 
     Raises:
-        CorpusError: a column has an unusable name, rows are invalid, or they are too few.
+        CorpusError: a column is missing or has an unusable name, rows are invalid, or they are too
+            few.
     """
     # a misspelt column would be one more column, so names come before rows
     columns = _further_columns([dict.fromkeys(table.columns), *table.rows.values()])
@@ -194,6 +195,7 @@ def _checked_task(name: str, table: UserTable) -> Task:
         fault = _fault_of_name(column)
         if fault:
             raise CorpusError(f"{table.name}: {fault}")
+    table.check_columns(CorpusError, REQUIRED)
     known = (*COLUMNS, *columns)
 
     # a row is judged as it is run, with its spaces

@@ -187,7 +187,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
         self.corpus = [str(path) for path in asked_corpora(readable(corpus))]
         self.out = None if out is None else check_table_file(Path(out))
         if self.out is not None:
-            check_target(self.out, overwrite=overwrite)
+            check_target(self.out, overwrite=overwrite, chosen_by="out")
         self.log: Callable[[dict[str, float]], None] | None = None
         """Called with the counts of each reading, such as `trainer.log`."""
         self._cells: dict[str, Cell] = {}

@@ -317,7 +317,7 @@ def read_scores(path: Path, model: str = "") -> pd.DataFrame:
         with reported_as(RunError, f"{path}: no .xz file", lzma.LZMAError):
             raw = lzma.decompress(raw)
     table = csv_table(raw, str(path), RunError)
-    table.check_columns(FILE_COLUMNS)
+    table.check_columns(RunError, FILE_COLUMNS)
     # each score once, with all faults listed together
     scores: dict[tuple[Any, ...], float] = {}
     invalid = []

@@ -190,7 +190,7 @@ class LabelJudge:
             table = table_of_frame(labels, "labels", RunError)
         else:
             table = read_csv(labels, RunError, "a CSV of labels: head,label")
-        table.check_columns(FILE_COLUMNS)
+        table.check_columns(RunError, FILE_COLUMNS)
         # a label that the run does not know is listed with the nearest name
         labelled_heads: dict[tuple[object, ...], LabelledHead] = {}
         invalid = []

@@ -18,6 +18,7 @@ from numpy import ndarray
 from pydantic import Field, PlainValidator
 from rich.console import Console, Group, RenderableType
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text as RichText
 
 from headscope.corpus.window import Window
@@ -143,7 +144,8 @@ class AttentionView:
         # names stand right, so that the rows of the triangle begin below each other
         width = max(len(name) for name in names)
         sees_future = self.sees_future
-        lines = [RichText(one_line(self.title), style="bold")]
+        rows = Table.grid()
+        rows.add_column(overflow="fold")
         for query, name in enumerate(names):
             line = RichText(f"{name:>{width}} ")
             keys = len(names) if sees_future else query + 1
@@ -153,10 +155,13 @@ class AttentionView:
             # shades are coarse: the strongest key stands behind each row with its number
             best = int(seen.argmax())
             line.append(f" {names[best]} {seen[best]:.2f}", Style(dim=True))
-            lines.append(line)
-        lines.append(RichText(_LEGEND, style="dim"))
-        lines += [RichText(f"note: {one_line(note)}", style="yellow") for note in self.notes]
-        return Group(*lines)
+            rows.add_row(line)
+        return Group(
+            RichText(one_line(self.title), style="bold"),
+            rows,
+            RichText(_LEGEND, style="dim"),
+            *(RichText(f"note: {one_line(note)}", style="yellow") for note in self.notes),
+        )
 
 
 def _shade(share: float) -> str:

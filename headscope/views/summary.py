@@ -8,7 +8,6 @@ from itertools import groupby
 
 import pandas as pd
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headscope.heads import head_name, layer_name
@@ -211,8 +210,8 @@ def head_lines(
     heads: pd.DataFrame,
     undecided_heads: pd.Series | None = None,
     partial: pd.Series | None = None,
-) -> Table:
-    """A table of heads, one row each, as `headscope heads` prints it.
+) -> RenderableType:
+    """A table of heads, one row each, as `headscope heads` prints it, and what its words mean.
 
     A head without a tag has a row of the relation that it comes closest to.
 
@@ -255,9 +254,8 @@ def head_lines(
         (EITHER_MEANS, any(is_open)),
     ]
     lines = [caption for caption, applies in captions if applies]
-    table.caption = "\n".join([*lines, *meanings(heads)])
-    table.caption_justify = "left"
-    return table
+    lines += meanings(heads)
+    return Group(table, *(Text(line, style="dim italic") for line in lines))
 
 
 def _untagged(primary: str, reason: str | None) -> str:

@@ -52,3 +52,40 @@ def test_help_and_completion_name_the_head_types_that_there_are():
     assert complete_types("") == [*types, "all"]
     assert complete_types("sink,ta") == []
     assert complete_types("sink,te") == ["sink,tense"]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("classify mini --maxtokens 5", "--max-tokens"),
+        ("classify mini --tipes positional", "--types"),
+        ("classify mini --Dtype auto", "--dtype"),
+        ("classify mini --dt auto", "--dtype"),
+        ("classify mini --max 5", "--max-tokens or --max-length"),
+        ("task mini ioi --prompt 4", "--prompts"),
+        ("--verison", "--version"),
+        ("heads atlas:mini --formt=csv", "--format"),
+    ],
+)
+def test_a_mistyped_option_is_refused_with_the_nearest_alone(words, meant):
+    done = told(*words.split(), env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert f"(is {meant} meant?)" in done.stderr
+
+
+def test_an_option_that_is_near_to_none_is_refused_without_another():
+    done = told("classify", "mini", "--nonsense")
+    assert done.exit_code == 2
+    assert "--nonsense" in done.stderr
+    assert "meant" not in done.stderr
+    assert "Possible" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["task mini ioi --metric diff", "classify mini --dtype diff", "heads mini --format diff"],
+)
+def test_a_value_that_is_no_choice_is_refused_without_the_words_of_pydantic(words):
+    done = told(*words.split(), env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert ": 'diff' is not one of" in done.stderr

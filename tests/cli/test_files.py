@@ -82,7 +82,8 @@ def test_a_file_that_is_there_survives_every_command(command, option, flag, tmp_
     arguments = [*line(command), *NEEDED[command], flag, str(precious)]
     refused = CliRunner().invoke(app, arguments)
     assert isinstance(refused.exception, HeadscopeError)
-    assert "--overwrite" in str(refused.exception)
+    for option in (flag, "--overwrite"):
+        assert option in str(refused.exception)
     if command == "shapes":  # reads nothing, and so nothing fails
         return
     failed = CliRunner().invoke(app, [*arguments, "--overwrite"])
@@ -119,6 +120,7 @@ OF_ONE_WORD = "export headvis RUN --corpus word.txt --heads all --out headvis"
     [
         ("study prune mini --save there", ["there exists already", "new folder"]),
         ("ablate RUN", ["causal.csv exists already", "--overwrite"]),
+        ("task mini ioi --out told", ["task.html exists already", "--out", "--overwrite"]),
         (OF_ONE_WORD, ["word.txt", "3 tokens"]),
         ("classify mini --types ,", ["','", "a name"]),
         ("compare RUN --match", ["two runs"]),
@@ -128,11 +130,13 @@ def test_a_shared_check_names_what_came_and_what_would_do(words, names, mini_run
     run = shutil.copytree(mini_run, tmp_path / "run")
     (run / "causal.csv").touch()
     (tmp_path / "there").mkdir()
+    (tmp_path / "told").mkdir()
+    (tmp_path / "told" / "task.html").touch()
     (tmp_path / "word.txt").write_text("a")
     done = headscope(*words.replace("RUN", str(run)).split(), cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert [name for name in names if name not in done.stderr] == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there", "word.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "there", "told", "word.txt"]
 
 
 @pytest.mark.parametrize("name", ["heads.csv", "report.html"])

@@ -145,6 +145,24 @@ def test_why_keeps_to_the_terminals_width_and_to_100_columns_in_a_pipe(tmp_path)
         assert text.split() == texts[100].split()
 
 
+@pytest.mark.parametrize(
+    "words", ["classify mini --max-tokens 2000 --types positional -q", "heads atlas:smollm2"]
+)
+def test_prose_beside_tables_keeps_to_100_columns_in_a_pipe_and_tables_to_160(words, tmp_path):
+    from rich.cells import cell_len
+
+    done = headscope(*words.split(), cwd=tmp_path, columns=0)  # no width is stated
+    assert done.returncode == 0, done.stderr
+    lines = [line.rstrip() for line in done.stdout.split("\n")]
+    # rows of tables have runs of blanks between their columns; commands and paths stay whole
+    prose = [line for line in lines if "  " not in line]
+    prose = [line for line in prose if not line.startswith(("next: ", "written to "))]
+    assert 80 < max(map(cell_len, prose)) <= 100
+    assert max(map(cell_len, lines)) <= 160
+    if words.startswith("heads"):
+        assert max(map(cell_len, lines)) > 100
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("words", [("heads", "atlas:smollm2"), ("why", "atlas:smollm2", "L10H1")])
 def test_what_is_piped_keeps_to_columns(words, columns):

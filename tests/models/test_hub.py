@@ -123,8 +123,8 @@ FAULTS = {
     "no such revision": (f"{GPT2} --revision step7", {}, f"{GPT2} at step7 is not .*404"),
     "gated": (PYTHIA, {"gated": PYTHIA}, f"{PYTHIA} is not .*gated"),
     "down": (GPT2, {"status": 503}, ".*503.*mini, a local folder"),
-    "silent": (GPT2, {"is_silent": True}, ".*timed out.*mini, a local folder"),
-    "unreachable": (GPT2, {"url": DEAD}, ".*refused.*mini, a local folder"),
+    "silent": (GPT2, {"is_silent": True}, ".*cannot be reached.*timed out.*mini, a local folder"),
+    "unreachable": (GPT2, {"url": DEAD}, "(?!.*Errno).*cannot be reached.*refused.*mini, a local"),
     "pickles alone": (BINARY, {}, ".*never loads pickles"),
 }
 

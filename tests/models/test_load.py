@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -64,6 +65,9 @@ def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
         ("nowhere.gguf", {}, r"nowhere\.gguf"),
         ("no such name", {}, "no such name"),
         ("smolm2", {}, "smollm2"),
+        ("SmolLM2", {}, "is smollm2 meant"),
+        ("SmolLM2-135M", {}, "is smollm2 meant"),
+        ("sentence-transformers/all-MiniLM-L6-v2", {}, "is minilm meant"),
         ("mini", {"revision": "step1000"}, "--revision"),
         ("mini", {"device": "cuda:9"}, "cuda:9"),
         ("mini", {"device_map": "auto", "device": "cpu"}, "--device"),
@@ -74,6 +78,21 @@ def test_an_activation_in_one_kernel_is_the_same_function(gpt2_folder, engine):
 def test_a_name_or_option_that_leads_to_no_model_is_refused(name, options, message):
     with pytest.raises(HeadscopeError, match=message):
         load_model(name, **options)
+
+
+@pytest.mark.parametrize("read", [load_model, hs.load])
+@pytest.mark.parametrize("before", ["", "./", "runs/", "./runs/"])
+def test_a_mistyped_folder_is_refused_with_the_nearest_name_beside_it(
+    read, before, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tiny-model", "other"):
+        (tmp_path / before / name).mkdir(parents=True)
+    with pytest.raises(HeadscopeError, match=rf"is {re.escape(before)}tiny-model meant"):
+        read(f"{before}tny-model")
+    with pytest.raises(HeadscopeError) as refused:
+        read(f"{before}nowhere")
+    assert "meant" not in str(refused.value)
 
 
 def no_tokenizer(folder: Path) -> None:

@@ -137,6 +137,13 @@ def test_the_bare_name_of_a_model_is_its_atlas_where_no_run_is_called_so(command
     assert "atlas:smollm2" in note
     code, same, note = command("why", "atlas:smollm2", "L10H1")
     assert (code, same, note) == (0, said, "")
+    # a run where classify puts it is named, and is not what was asked for
+    hs.load(mini_run).save("runs/smollm2")
+    code, same, note = command("why", "smollm2", "L10H1")
+    assert (code, same) == (0, said)
+    assert "atlas:smollm2" in note
+    assert "your run is runs/smollm2" in note
+    assert "no run folder" not in note
     hs.load(mini_run).save("smollm2")
     code, other, note = command("why", "smollm2", "L5H1")
     assert (code, note) == (0, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.errors import ChoiceError, CorpusError
+from headscope.errors import CorpusError
 from headscope.models.load import load_model
 from headscope.stimuli.few_shot import (
     CLEAN,
@@ -53,5 +53,5 @@ def test_prompts_of_one_seed_differ_in_their_answers_alone(tmp_path):
 def test_a_file_of_tasks_needs_its_three_columns(tmp_path, content):
     path = tmp_path / "wrong.csv"
     path.write_text(content)
-    with pytest.raises((CorpusError, ChoiceError), match=r"wrong\.csv"):
+    with pytest.raises(CorpusError, match=r"wrong\.csv"):
         read_tasks(path)

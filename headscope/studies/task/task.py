@@ -161,7 +161,7 @@ def task(
     folder = None if out is None else Path(out)
     if folder is not None:
         for name in FILES:
-            check_target(folder / name, overwrite=overwrite)
+            check_target(folder / name, overwrite=overwrite, chosen_by="--out")
 
     # both tasks are checked before a model is loaded
     checked_task = read_task(rows, seed=seed).first(prompts)
