@@ -175,13 +175,8 @@ def atlas_grid(run: Result) -> Text:
 
 
 def legend(run: Result) -> Text:
-    """The letters of the grid with their types and numbers of heads, at most 80 columns wide."""
-    # heads count once for each of their types, and those without a tag as what they are
-    tags = run.heads["tags"].str.split(";").explode()
-    tag_counts = tags.value_counts().drop("", errors="ignore")
-    primary = run.heads["primary"].value_counts()
-    untagged = primary[primary.index.isin(NO_TYPE)]
-    counts = pd.concat([tag_counts, untagged])
+    """The letters of the grid with their types and numbers, at most 80 columns wide."""
+    counts = run.heads["primary"].value_counts()
     names = [name for group in legend_groups(counts.index).values() for name in group]
     lines = Text()
     column = 0
