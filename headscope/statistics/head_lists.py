@@ -103,7 +103,7 @@ def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         descriptions.append(alternatives(row))
         lacking.append(undecided_in_words(row))
-        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:.0f}")
+        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:,.0f}")
     return rows.assign(
         description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),

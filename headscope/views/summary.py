@@ -135,8 +135,8 @@ def _about_run(run: Result) -> Iterator[Text]:
         model_loss = "no number" if model is None else f"{model:.2f}"
         sentence = (
             f"loss of the model on this text: {model_loss} nats "
-            f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
-            f"model is better in {loss['better']} of {loss['windows']} windows)"
+            f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']:,} tokens; "
+            f"the model is better in {loss['better']:,} of {loss['windows']:,} windows)"
         )
         is_sound = model is not None and model < unigram
         yield Text(sentence, style="" if is_sound else "bold red")

@@ -118,4 +118,4 @@ def test_a_partial_sink_lies_between_three_tenths_and_the_threshold_without_a_ta
     assert len(partial_sinks(table)) == partial
     for row in partial_sinks(table).to_dict("records"):
         line = partial_sink_in_words(row)
-        assert f"{mass:.2f} of its attention on the first token" in line
+        assert f"in text, {mass:.2f} of its attention on the first token" in line
