@@ -33,7 +33,7 @@ const cautionLines = (tags, common) => Object.entries(common).map(([column, coun
 
 function relationTable(relations) {
   const anyBaseline = relations.some((r) => r.baseline_rate !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "tagged", "replicates"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "heads tagged", "replicates"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),
