@@ -112,7 +112,7 @@ class Patterns:
         return np.array(self.array, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
-        return f"<attention patterns of {self.name}: {self._extent()}; {len(self.window)} tokens>"
+        return f"<attention patterns of {self.name}: {self._extent()}; {len(self.window):,} tokens>"
 
     def _extent(self) -> str:
         first = head_name(self.layers[0], self.heads[0])

@@ -139,8 +139,8 @@ def in_memory(batch: Batch, read: Callable[[Batch], T]) -> list[T]:
         if size == 1:
             window = batch.windows[0]
             raise ModelError(
-                f"{window.name}: a window of {len(window)} tokens does not fit into memory beside "
-                "the model; take shorter ones (--max-length), a smaller --dtype, or another "
+                f"{window.name}: a window of {len(window):,} tokens does not fit into memory "
+                "beside the model; take shorter ones (--max-length), a smaller --dtype, or another "
                 f"--device ({str(error).splitlines()[0] if str(error) else 'no memory'})"
             ) from error
     # here the error and the tensors that its traceback held are gone

@@ -148,9 +148,9 @@ def check_loss(
     if model_mean < unigram_mean:
         return LossCheck(record)
     note = (
-        f"{WORSE}: {model_mean:.2f} against {unigram_mean:.2f} nats per token, better on {better} "
-        f"of {len(targets)} windows; its weights, its tokenizer or its dtype may be wrong, or it "
-        "was never trained for such text"
+        f"{WORSE}: {model_mean:.2f} against {unigram_mean:.2f} nats per token, better on "
+        f"{better:,} of {len(targets):,} windows; its weights, its tokenizer or its dtype may be "
+        "wrong, or it was never trained for such text"
     )
     return LossCheck(record, [note])
 

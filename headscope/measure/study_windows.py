@@ -85,7 +85,7 @@ def long_enough(
     long_windows = list(islice(enough, count))
     if not long_windows:
         read = ", ".join(map(str, corpora))
-        raise CorpusError(f"{read}: no window of text has the {tokens} tokens that are needed")
+        raise CorpusError(f"{read}: no window of text has the {tokens:,} tokens that are needed")
     return long_windows
 
 

@@ -43,8 +43,8 @@ def text_window(model: Model, text: str, generated: int = 0) -> Window:
     others = 1 + around + generated
     if count + others > model.context:
         raise HeadscopeError(
-            f"the text has {count} tokens; with {others} more {model.name} reads "
-            f"{model.context} at most"
+            f"the text has {count:,} tokens; with {others:,} more {model.name} reads "
+            f"{model.context:,} at most"
         )
     # words where the text has any; a text of marks alone has none
     if tokenized.document.words:

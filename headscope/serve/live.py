@@ -110,7 +110,7 @@ class Live:
         window = text_window(self.model, text)
         if len(window.tokens) > self.most:
             raise HeadscopeError(
-                f"the text has {len(window.tokens)} tokens with its beginning; this page reads "
+                f"the text has {len(window.tokens):,} tokens with its beginning; this page reads "
                 f"{self.most} at most, so shorten it"
             )
         return window

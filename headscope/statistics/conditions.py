@@ -171,7 +171,7 @@ def _hard_in_words(row: Row) -> str:
     interval = _interval(row["hard_low"], row["hard_high"])
     bound = f"{row['hard_baseline_rate']:.2f} + {row['beat_baseline_by']:.2f}"
     return (
-        f"preference {row['hard_rate']:.2f} {interval} at {row['hard_n']:.0f} queries where "
+        f"preference {row['hard_rate']:.2f} {interval} at {row['hard_n']:,.0f} queries where "
         f"“{baseline}” is wrong; baselines {bound}"
     )
 
@@ -179,7 +179,7 @@ def _hard_in_words(row: Row) -> str:
 def open_in_words(row: Row) -> str:
     """Reason why the text cannot distinguish the relation of a row from baselines."""
     baseline = baseline_in_words(row["baseline"])
-    hard = f"{row['hard_n']:.0f} hard queries, where “{baseline}” is wrong"
+    hard = f"{row['hard_n']:,.0f} hard queries, where “{baseline}” is wrong"
     if row["hard_n"] < MIN_HARD:
         return f"{hard}; needs {MIN_HARD}"
     if isnan(row["hard_low"]):
@@ -191,13 +191,13 @@ def undecided_in_words(row: Row) -> str:
     """Reason why the text cannot decide the relation of a row that is `not identifiable`."""
     if isnan(row["ci_low"]):
         return (
-            f"its {row['n']} queries lie in fewer than {MIN_BLOCKS} blocks of documents, too few "
+            f"its {row['n']:,} queries lie in fewer than {MIN_BLOCKS} blocks of documents, too few "
             "for an interval"
         )
     if alternative(row) == SURFACE:
         return (
-            f"its surrogate is wrong at {row['surrogate_wrong']:.0f} of the queries that were read "
-            f"again; needs {FEWEST_WRONG}"
+            f"its surrogate is wrong at {row['surrogate_wrong']:,.0f} of the queries that were "
+            f"read again; needs {FEWEST_WRONG}"
         )
     return open_in_words(row)
 
@@ -221,7 +221,7 @@ def _has_enough_queries(numbers: Numbers) -> Truth:
 def _queries_in_words(row: Row) -> str:
     if not row["taggable"]:
         return "this relation is reported and never gives a tag"
-    return f"{row['n']} queries, needs {MIN_QUERIES}"
+    return f"{row['n']:,} queries, needs {MIN_QUERIES}"
 
 
 def _mass_in_words(row: Row) -> str:
@@ -252,7 +252,7 @@ def _top_in_words(row: Row) -> str:
     interval = _interval(row["top_low"], row["top_high"])
     return (
         f"the target has the most attention of all tokens but sinks at {row['top_rate']:.2f} "
-        f"{interval} of {row['hard_n']:.0f} hard queries, needs {LEAST_TOP:g}"
+        f"{interval} of {row['hard_n']:,.0f} hard queries, needs {LEAST_TOP:g}"
     )
 
 
@@ -262,7 +262,7 @@ def _surrogate_in_words(row: Row) -> str:
     interval = _interval(row["beyond_low"], row["beyond_high"])
     return (
         f"the target has the most attention of all candidates at {row['beyond_surrogate']:.2f} "
-        f"{interval} of {row['surrogate_wrong']:.0f} queries where its surrogate is wrong, needs "
+        f"{interval} of {row['surrogate_wrong']:,.0f} queries where its surrogate is wrong, needs "
         f"{row['surrogate_share']:g}"
     )
 

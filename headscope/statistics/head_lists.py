@@ -32,8 +32,14 @@ def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_heads(evidence: pd.DataFrame) -> pd.DataFrame:
-    """The head with the largest lift of each relation, tagged or not, the largest first."""
-    return _by_lift(evidence).drop_duplicates(["type", "relation"])
+    """The best head of each relation, that with the largest lift first.
+
+    It has the largest lift of the tagged heads, or of all heads if none is tagged.
+    """
+    is_untagged = ~evidence["tagged"].astype(bool)
+    tagged_first = _by_lift(evidence.assign(_untagged=is_untagged), "_untagged")
+    best = tagged_first.drop_duplicates(["type", "relation"])
+    return _by_lift(best.drop(columns="_untagged"))
 
 
 def wanted_examples(evidence: pd.DataFrame, relations: Sequence[Relation]) -> list[ExampleRequest]:
@@ -103,7 +109,7 @@ def undecided(heads: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     for row in rows.to_dict("records"):
         descriptions.append(alternatives(row))
         lacking.append(undecided_in_words(row))
-        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:.0f}")
+        counts.append("too few documents" if isnan(row["ci_low"]) else f"{row['hard_n']:,.0f}")
     return rows.assign(
         description=pd.Series(descriptions, rows.index, dtype=object),
         why=pd.Series(lacking, rows.index, dtype=object),

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isnan
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from headscope.relations import all_stimuli, head_types
 from headscope.relations.baselines import baseline_in_words
 from headscope.relations.effects import WRITES
 from headscope.relations.relation import Threshold
@@ -159,6 +161,36 @@ def condition_results(
     return results
 
 
+def input_in_words(relation: str, meaning: str) -> str:
+    """Beginning of a sentence on a relation: the input that its numbers are over.
+
+    It is empty if the meaning names the input, or if no head type that is registered has the
+    relation.
+
+    >>> input_in_words("sink/first-token", "the first token of a text, an attention sink")
+    'in text, '
+    >>> input_in_words("induction/repeat", "the token after the copy, in repeated random tokens")
+    ''
+    """
+    head_type = head_types().get(relation.partition("/")[0])
+    if head_type is None:
+        return ""
+    relations = chain(
+        head_type.relations,
+        head_type.chat_relations,
+        head_type.haystack_relations,
+        *head_type.relations_by_kind.values(),
+    )
+    known = all_stimuli()
+    for each in relations:
+        if each.id == relation:
+            title = " and ".join(known[stimulus].title for stimulus in each.stimuli)
+            # such as "the previous token, in random tokens"
+            is_named = re.search(rf"\bin [\w ]*{re.escape(title)}$", meaning)
+            return "" if is_named else f"in {title}, "
+    return ""
+
+
 def reasons(table: pd.DataFrame) -> list[str]:
     """The column `reason` of rows with thresholds: what the head does with which numbers.
 
@@ -167,9 +199,10 @@ def reasons(table: pd.DataFrame) -> list[str]:
     sentences = []
     for row, results in zip(table.to_dict("records"), condition_results(table), strict=True):
         name = row["id"]
+        place = input_in_words(name, row["meaning"])
         numbers = (
-            f"{row['mass']:.2f} of its attention on {row['meaning']} (control "
-            f"{row['control']:.2f}, lift {_lift(row)}, n {row['n']})"
+            f"{place}{row['mass']:.2f} of its attention on {row['meaning']} (control "
+            f"{row['control']:.2f}, lift {_lift(row)}, n {row['n']:,})"
         )
         # without an interval no condition says anything, whether it holds or fails
         if has_no_interval(Numbers(row))[0]:
@@ -232,9 +265,10 @@ def _finding(rows: pd.DataFrame) -> list[str]:
     for row, results in zip(rows.to_dict("records"), condition_results(rows), strict=True):
         control, keys = strictest_control(row)
         general = f", general {row[GENERAL]}" if row["tagged"] and row[GENERAL] else ""
+        place = input_in_words(row["id"], row["meaning"])
         sentences = [
-            f"{row['id']}{general}: {row['mass']:.2f} of its attention is on {row['meaning']}, "
-            f"{control:.2f} on {keys}."
+            f"{row['id']}{general}: {place}{row['mass']:.2f} of its attention is on "
+            f"{row['meaning']}, {control:.2f} on {keys}."
         ]
         if hits := _hits(row):
             sentences.append(f"It is right at {hits}.")
@@ -279,7 +313,7 @@ def _at_hard_queries(row: Row) -> Iterator[str]:
     """Sentences on the queries where the baseline is wrong."""
     if _is_known(row["hard_rate"]):
         yield (
-            f"At {row['hard_n']:.0f} hard queries, where the baseline is wrong, its mean "
+            f"At {row['hard_n']:,.0f} hard queries, where the baseline is wrong, its mean "
             f"preference for the target is {row['hard_rate']:.2f}."
         )
     if _is_known(row["top_rate"]):
@@ -292,8 +326,8 @@ def _at_hard_queries(row: Row) -> Iterator[str]:
         added = row["hard_n"] - row["text_hard_n"]
         if added > 0:
             yield (
-                f"Of the hard queries {row['text_hard_n']:.0f} are of the text and {added:.0f} of "
-                "the challenge set; by those of the text alone it would be "
+                f"Of the hard queries {row['text_hard_n']:,.0f} are of the text and {added:,.0f} "
+                "of the challenge set; by those of the text alone it would be "
                 f"{row['text_verdict']}."
             )
 
@@ -313,9 +347,10 @@ class Accounts:
             is_first = self._is_new("masses")
             of_control = " (its attention on control keys)" if is_first else ""
             of_chance = " (with uniform attention)" if is_first else ""
+            place = input_in_words(row["id"], limits.meaning)
             lines = [
-                f"{row['id']}: {row['mass']:.3f} of its attention on {limits.meaning}; control "
-                f"{row['control']:.3f}{of_control}, chance {row['chance']:.3f}{of_chance}"
+                f"{row['id']}: {place}{row['mass']:.3f} of its attention on {limits.meaning}; "
+                f"control {row['control']:.3f}{of_control}, chance {row['chance']:.3f}{of_chance}"
             ]
             if row[GENERAL]:
                 name = self._explain(
@@ -402,8 +437,9 @@ def numbers_of_head(rows: pd.DataFrame) -> Iterator[str]:
 
 def partial_sink_in_words(row: Row) -> str:
     """Sentence on a row of `headscope.statistics.head_lists.partial_sinks`."""
+    place = input_in_words(row["id"], row["meaning"])
     return (
-        f"Partial sink: {row['mass']:.2f} of its attention on {row['description']}; the tag "
+        f"Partial sink: {place}{row['mass']:.2f} of its attention on {row['description']}; the tag "
         f"requires {row['threshold']:g}."
     )
 
@@ -445,7 +481,7 @@ def direct_effects_in_words(
             f"{'' if row['tagged'] else 'no tag: '}{row['type']}/{row['effect']}: it "
             f"{record['meaning']}: {row['on']:+.2f} logits, control {row['control']:+.2f}, lift "
             f"{row['lift']:+.2f} [{row['ci_low']:+.2f}, {row['ci_high']:+.2f}], q "
-            f"{row['q_value']:.1g}, n {row['n']}, threshold {row['threshold']:g}"
+            f"{row['q_value']:.1g}, n {row['n']:,}, threshold {row['threshold']:g}"
             f"{''.join(f'; {result.numbers}' for result in results)}{share}"
         )
     return sentences
@@ -482,9 +518,9 @@ def _cause_of_edges(row: HeadRow) -> str:
         q_value = f", q {row['q_value']:.2g}"
     return (
         f"{name}: knocking out the edges to its targets ({row['moved']:.2f} of the attention, at "
-        f"{row['n']} queries) changes what is predicted there by {row['effect']:.4f} nats, as much "
-        f"other attention of the layer by {row['control']:.4f}: {excess}, typically {times}; the "
-        f"loss of the next token changes by {row['loss']:+.3f} nats, {loss} more than with the "
+        f"{row['n']:,} queries) changes what is predicted there by {row['effect']:.4f} nats, as "
+        f"much other attention of the layer by {row['control']:.4f}: {excess}, typically {times}; "
+        f"the loss of the next token changes by {row['loss']:+.3f} nats, {loss} more than with the "
         f"control ({row['direction']}){q_value}: {row['verdict']}"
     )
 

@@ -302,7 +302,8 @@ def haystack_windows(config: StimulusConfig) -> list[Window]:
     if lengths:
         if max(lengths) > config.context:
             raise CorpusError(
-                f"haystack has {max(lengths)}, and the model reads at most {config.context} tokens"
+                f"haystack has {max(lengths):,}, and the model reads at most {config.context:,} "
+                "tokens"
             )
         documents = haystack_documents(lengths, config.tokenizer, seed=config.seed)
     else:
@@ -320,8 +321,8 @@ def haystack_windows(config: StimulusConfig) -> list[Window]:
             windows += cut
     if not windows:
         raise CorpusError(
-            f"{config.haystack[0]}: all {count} haystacks are longer than the {config.context} "
-            "tokens that the model reads"
+            f"{config.haystack[0]}: all {count:,} haystacks are longer than the "
+            f"{config.context:,} tokens that the model reads"
         )
     return windows
 

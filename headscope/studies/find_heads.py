@@ -161,7 +161,7 @@ def find_heads(
     table = by_name(table.sort_values("mass", ascending=False, kind="stable"))
     template_name = template if isinstance(template, str) else "given"
     return StudyResult(
-        title=f"{read.name}: {len(table)} heads by the template {template_name}, {size} tokens",
+        title=f"{read.name}: {len(table)} heads by the template {template_name}, {size:,} tokens",
         table=table,
         terminal_table=table.head(LISTED),
         notes=read.notes,
@@ -188,7 +188,7 @@ def _matrix(template: Any, window: Window) -> Matrix:
     size = len(window)
     if matrix.shape != (size, size):
         raise PatternError(
-            f"the template has shape {matrix.shape}; the text has {size} tokens with the "
+            f"the template has shape {matrix.shape}; the text has {size:,} tokens with the "
             f"beginning-of-text token, and needs ({size}, {size})"
         )
     # mass is a share only if weights are at most 1

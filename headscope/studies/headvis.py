@@ -165,9 +165,9 @@ def headvis(
                 _write(new / name, {})
     notes = []
     if length < max_length != MAX_LENGTH:
-        notes.append(f"sequences have at most {length} tokens, the most that the model reads")
+        notes.append(f"sequences have at most {length:,} tokens, the most that the model reads")
     if len(windows) < sequences:
-        notes.append(f"the text has {len(windows)} sequences")
+        notes.append(f"the text has {len(windows):,} sequences")
     return StudyResult(
         title=f"{name_of(run.name)}: {len(table)} heads on {len(windows):,} sequences of "
         f"{tokens:,} tokens, for HeadVis in {folder}",

@@ -165,7 +165,7 @@ def _texts(
     bos = np.array([model.tokenizer.bos])
     pieces = [joined[start : start + size] for start in range(0, len(joined) - size, size)]
     if not pieces:
-        raise CorpusError(f"the text has no {length} tokens; state a shorter length")
+        raise CorpusError(f"the text has no {length:,} tokens; state a shorter length")
     return [np.concatenate([bos, piece]) for piece in pieces[:count]]
 
 

@@ -161,7 +161,7 @@ def _agreement(run: Result, scores: pd.DataFrame, masses: Scores) -> dict[str, o
     if not np.array_equal(table[HEAD], run.heads[HEAD].sort_values(HEAD)):
         raise RunError(
             f"this run has {masses.shape[0]} layers × {masses.shape[1]} heads, and "
-            f"{table['metric'].iloc[0]} has {len(table)} scores of {table['layer'].max() + 1} × "
+            f"{table['metric'].iloc[0]} has {len(table):,} scores of {table['layer'].max() + 1} × "
             f"{table['head'].max() + 1}"
         )
     # ranks over all heads and within layers; with heads permuted within layers, the correlation

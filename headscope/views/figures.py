@@ -215,7 +215,7 @@ def pattern_figure(view: AttentionView) -> Figure:
     size = len(view.tokens)
     if size > MOST_TOKENS:
         raise PatternError(
-            f"{view.title}: {size} tokens; a picture shows {MOST_TOKENS} at most (HTML shows all)"
+            f"{view.title}: {size:,} tokens; a picture shows {MOST_TOKENS} at most (HTML shows all)"
         )
     figure = Figure(figsize=(2 + 0.24 * size, 1.6 + 0.24 * size), layout="constrained")
     axes = figure.subplots()

@@ -101,4 +101,4 @@ class HeadsView:
         return heads_figure(self)
 
     def __repr__(self) -> str:
-        return f"<{self.title}: attention of {len(self.tokens)} tokens; html() is a page>"
+        return f"<{self.title}: attention of {len(self.tokens):,} tokens; html() is a page>"

@@ -113,7 +113,7 @@ class AttentionView:
         )
 
     def __repr__(self) -> str:
-        return f"<{self.title}: attention of {len(self.tokens)} tokens; print() draws it>"
+        return f"<{self.title}: attention of {len(self.tokens):,} tokens; print() draws it>"
 
     def __str__(self) -> str:
         """The grid without colours."""

@@ -17,11 +17,11 @@ from headscope.settings import not_default
 from headscope.statistics.columns import PRELIMINARY
 from headscope.statistics.general_labels import shown_relations
 from headscope.statistics.head_lists import partial_sinks, strongest, undecided
-from headscope.statistics.in_words import marked_tag
+from headscope.statistics.in_words import CAUTIONS, marked_tag
 from headscope.statistics.result import Result
 from headscope.statistics.tags import NO_TAG, NO_TYPE, UNIDENTIFIABLE
 from headscope.stimuli.natural_text import few_documents
-from headscope.views.atlas_cells import atlas_cells, caution_legend, meanings
+from headscope.views.atlas_cells import STAR, atlas_cells, caution_legend, meanings
 from headscope.views.colours import colour, is_sink_type, legend_groups, letter
 from headscope.views.terminal_tables import plain_table
 
@@ -134,8 +134,8 @@ def _about_run(run: Result) -> Iterator[Text]:
         model_loss = "no number" if model is None else f"{model:.2f}"
         sentence = (
             f"loss of the model on this text: {model_loss} nats "
-            f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']} tokens; the "
-            f"model is better in {loss['better']} of {loss['windows']} windows)"
+            f"per token; of token frequencies alone: {unigram:.2f} ({loss['tokens']:,} tokens; "
+            f"the model is better in {loss['better']:,} of {loss['windows']:,} windows)"
         )
         is_sound = model is not None and model < unigram
         yield Text(sentence, style="" if is_sound else "bold red")
@@ -174,13 +174,8 @@ def atlas_grid(run: Result) -> Text:
 
 
 def legend(run: Result) -> Text:
-    """The letters of the grid with their types and numbers of heads, at most 80 columns wide."""
-    # heads count once for each of their types, and those without a tag as what they are
-    tags = run.heads["tags"].str.split(";").explode()
-    tag_counts = tags.value_counts().drop("", errors="ignore")
-    primary = run.heads["primary"].value_counts()
-    untagged = primary[primary.index.isin(NO_TYPE)]
-    counts = pd.concat([tag_counts, untagged])
+    """The letters of the grid with their types and numbers, at most 80 columns wide."""
+    counts = run.heads["primary"].value_counts()
     names = [name for group in legend_groups(counts.index).values() for name in group]
     lines = Text()
     column = 0
@@ -266,7 +261,10 @@ def _untagged(primary: str, reason: str | None) -> str:
 
 
 def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
-    """A line and a table of the strongest heads for each type, with the same widths of columns."""
+    """A line and a table of the strongest heads for each type, with the same widths of columns.
+
+    A star marks preliminary tags, and a last line states what it means.
+    """
     rows = best.groupby("type", sort=False).head(STRONGEST)
     rows = rows.assign(relation=shown_relations(rows))
     # tables of all types have the same columns, so that one heading serves all
@@ -290,13 +288,17 @@ def _strongest_tables(best: pd.DataFrame) -> list[RenderableType]:
         for row in of_the_type.itertuples():
             table.add_row(
                 head_name(row.layer, row.head),
-                f"{row.relation} ({PRELIMINARY})" if row.preliminary else row.relation,
+                f"{row.relation} {STAR}" if row.preliminary else row.relation,
                 *_numbers(row.mass, row.control, row.lift),
                 _interval(row.ci_low, row.ci_high),
                 _hits(row.hit_rate, row.baseline_rate),
                 str(row.n),
             )
         blocks += [Text(f"strongest {name} heads", style=_style(str(name))), table]
+    # the word itself would widen every table of a short run
+    if rows["preliminary"].any():
+        word, meaning = CAUTIONS[PRELIMINARY]
+        blocks.append(Text(f"{STAR}: {word}: {meaning}", style="dim"))
     return blocks
 
 

@@ -16,7 +16,7 @@ METHOD = (Path(__file__).parents[2] / "docs" / "explanation" / "method.md").read
 def number(pattern: str) -> float:
     """The number that a page writes at a place."""
     (found,) = re.findall(pattern, METHOD)
-    return float(found)
+    return float(found.replace(",", ""))
 
 
 def test_baselines_are_as_many_and_as_often_right_as_the_method_states():
@@ -31,7 +31,7 @@ def test_the_tag_that_is_explained_step_by_step_has_its_numbers():
     evidence = hs.load("atlas:smollm2").evidence
     is_head = (evidence["layer"] == 10) & (evidence["head"] == 1)
     (row,) = evidence[is_head & (evidence["relation"] == "obj:dep>head")].to_dict("records")
-    assert row["n"] == number(r"The text has (\d+) objects")
+    assert row["n"] == number(r"The text has ([\d,]+) objects")
     assert round(row["mass"], 3) == number(r"puts (0\.\d+) of its attention on its verb")
     assert round(row["lift"], 3) == number(r"farther verbs is (0\.\d+)")
     assert row["hard_n"] == number(r"nearest verb is wrong at (\d+)\.")

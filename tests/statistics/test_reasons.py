@@ -1,9 +1,13 @@
-"""Text of `why`: quoted controls, missing numbers, and features that explain tags."""
+"""Text of `why`: controls, inputs, counts, missing numbers, and features that explain tags."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+import pytest
 
 from headscope.relations.relation import Threshold
 from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
@@ -57,6 +61,49 @@ def test_the_first_lines_quote_the_stricter_control_of_all_that_the_verdict_uses
     ):
         text = told({"control": control, "matched_control": matched_control})
         assert quoted in text.split("In short:\n")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning", "place"),
+    [
+        ("sink/first-token", "the first token of a text, an attention sink", "in text, "),
+        ("semantic/synonym", "a word of similar meaning", "in text and word pairs, "),
+        ("retrieval/value", "what the text says", "in facts and questions, "),
+        # the meaning names the input, or nobody knows it
+        ("induction/repeat", "its target, in repeated random tokens", ""),
+        ("induction/natural", "its target, in natural text", ""),
+        ("t/r", "its target", ""),
+    ],
+)
+def test_every_share_of_attention_names_the_input_that_it_is_over(name, meaning, place):
+    kind, relation = name.split("/")
+    row = ROW | {"type": kind, "relation": relation}
+    thresholds = {name: replace(RULE, meaning=meaning)}
+    table = with_thresholds(pd.DataFrame([row]), thresholds)
+    text = explain_tags(table, thresholds, 0, 0)
+    places = re.findall(rf"^ *{name}: (.*)0\.50+ of its attention", text, re.MULTILINE)
+    assert places == [place, place]
+
+
+def test_counts_in_sentences_have_commas_between_thousands():
+    large = {
+        "n": 12_345,
+        "hard_n": 4_321.0,
+        "text_hard_n": 1_234.0,
+        "text_verdict": "tagged",
+        "top_rate": 0.5,
+        "beyond_surrogate": 0.5,
+        "surrogate_wrong": 2_345.0,
+    }
+    intervals = dict.fromkeys(("top_low", "beyond_low"), 0.4)
+    intervals |= dict.fromkeys(("top_high", "beyond_high"), 0.6)
+    # the text decides the first row and cannot decide the second
+    open_row = {"hard_baseline_rate": 0.99, "verdict": "not identifiable", "tagged": False}
+    text = told(large | intervals, large | intervals | open_row)
+    assert not re.findall(r"(?<![.\d])\d{4,}", text)
+    for count in ("12,345", "4,321", "1,234", "3,087", "2,345"):
+        assert count in text
+    assert "baselines reach a mean preference of 0.99" in text
 
 
 def test_no_number_that_is_missing_is_printed():

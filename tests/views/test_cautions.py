@@ -16,6 +16,7 @@ from headscope.relations import relations_of
 from headscope.statistics.columns import EVIDENCE_COLUMNS
 from headscope.statistics.head_table import head_table
 from headscope.statistics.tags import is_preliminary, with_thresholds
+from headscope.views.atlas_cells import STAR
 from headscope.views.figures import atlas_figure
 from headscope.views.html_page import atlas_html
 from headscope.views.summary import head_lines, summary
@@ -102,6 +103,14 @@ def test_a_caution_stands_wherever_the_tag_is_shown_and_nowhere_else(name, cauti
     for word in WORDS:
         assert word in with_cautions
         assert word not in without
+
+
+def test_a_star_marks_preliminary_tags_in_the_tables_of_the_terminal(cautious, plain):
+    lines = printed(summary(cautious)).splitlines()
+    rows = [line for line in lines if line.startswith(" L0H")]
+    assert [STAR in row for row in rows] == [True, False, False]
+    assert lines[-1].startswith(f"{STAR}: preliminary")
+    assert STAR not in printed(summary(plain))
 
 
 def test_the_tables_list_the_tags_with_a_caution(cautious, plain, tmp_path):

@@ -147,6 +147,31 @@ def test_a_lift_names_its_control_and_relations_are_counted_as_in_why(browser, r
     assert f"{counts[0]} of {counts[1]} relations" in hs.why(run, "L0H0").notes[1]
 
 
+def test_the_sentence_on_a_head_names_the_input_of_its_numbers(browser):
+    script = """
+      const sentences = [];
+      for (const name of ["L2H5", "L5H3"]) {
+        await go(name);
+        sentences.push($(".plain").textContent);
+      }
+      return sentences;
+    """
+    seen = browser.visit(report_html(hs.load("atlas:mini"), light=True), script)
+    assert seen.errors == []
+    # the meaning of the second relation names repeated random tokens
+    assert [sentence.startswith("In text, 0.") for sentence in seen.found] == [True, False]
+
+
+def test_the_counts_of_tags_say_if_some_heads_have_several(browser, run):
+    for shown, has_several in ((hs.load("atlas:mini"), True), (run, False)):
+        findings = browser.visit(
+            report_html(shown, light=True), 'return $(".findings").textContent;'
+        ).found
+        tagged, in_brackets = re.findall(r"^(\d+) of .*?\((.*?)\)", findings)[0]
+        tags = sum(int(count) for count in re.findall(r"\d+", in_brackets))
+        assert (tags > int(tagged)) == has_several == ("several" in in_brackets)
+
+
 def test_bars_mark_the_control_and_where_there_is_one_the_matched_control(browser, run):
     script = """
       await go("L0H0");

@@ -21,7 +21,7 @@ from headscope.statistics.head_lists import undecided
 from headscope.statistics.head_table import with_no_type
 from headscope.views.figures import atlas_figure, layers_figure
 from headscope.views.html_page import atlas_html
-from headscope.views.summary import summary
+from headscope.views.summary import BELOW_SIGN, atlas_grid, legend, summary
 from tests.helpers.hand_built import run_of
 
 NI, UN = "not identifiable", "unclassified"
@@ -106,6 +106,16 @@ OUTPUTS: list[Callable[[hs.Run, Path, Path], dict[str, int]]] = [
     of_a_gallery,
     of_pictures,
 ]
+
+
+def test_the_key_counts_the_letters_of_the_grid_of_heads_with_several_tags():
+    run = hs.load("atlas:mini")
+    assert run.heads["tags"].str.contains(";").any()
+    rows = str(atlas_grid(run)).splitlines()
+    signs = Counter("".join(row.split(maxsplit=1)[1] for row in rows))
+    letters = {sign: n for sign, n in signs.items() if sign not in (" ", BELOW_SIGN)}
+    entries = re.findall(r"(\S) [a-z -]+ (\d+)  ", str(legend(run)))
+    assert {letter: int(n) for letter, n in entries} == letters
 
 
 @pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output.__name__)

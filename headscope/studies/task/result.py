@@ -239,7 +239,7 @@ class Findings:
         return TaskResult(
             title=(
                 f"{name_of(model.name)}, task {runner.prompts.name}: {runner.metric} "
-                f"{in_interval(clean, 3, number)} over {runner.prompts.count} prompts; "
+                f"{in_interval(clean, 3, number)} over {runner.prompts.count:,} prompts; "
                 f"heads replaced by {replaced_by}"
             ),
             table=table,
@@ -398,7 +398,7 @@ def competence_sentences(
         return
     # an average lead may come from few prompts
     is_right = clean > 0
-    line = f"the answer is the more likely one in {is_right.sum()} of {len(clean)} prompts"
+    line = f"the answer is the more likely one in {is_right.sum():,} of {len(clean):,} prompts"
     if statistics.interval(is_right.astype(float))["low"] <= 0.5:
         line += ", no more than by guessing"
     yield line

@@ -197,7 +197,7 @@ def task(
         if above["low"] <= 0:
             raise HeadscopeError(
                 f"{loaded.name} cannot do the task {spelled.name}: its {metric} minus chance is "
-                f"{in_interval(above, 3)} over {spelled.count} prompts; no head was replaced"
+                f"{in_interval(above, 3)} over {spelled.count:,} prompts; no head was replaced"
             )
 
         # arrays of a stopped call are used again if all that they depend on is the same
@@ -269,7 +269,7 @@ def announcement(measuring: Measuring, seconds: float, sets: int, *, quick: bool
         passes += MOST_MEASURED / 2 * share + (sets + curve / 2) * share + 30
     resumed = "; an interrupted run goes on" if measuring.stages.resumed else ""
     return (
-        f"{prompts.name}: {prompts.count} prompts, {tokens:,} tokens, heads replaced by "
+        f"{prompts.name}: {prompts.count:,} prompts, {tokens:,} tokens, heads replaced by "
         f"{REPLACED_BY[runner.method]}; {cost(seconds / 2 * passes)}{resumed}"
     )
 

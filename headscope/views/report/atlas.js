@@ -138,10 +138,12 @@ const taggedWith = (type) => DATA.rows.filter((row) => tagsOf(row).includes(type
 function findings() {
   const types = ALL_TYPES.filter((type) => !isSink(type) && countable(type) && taggedWith(type).length).sort((a, b) => taggedWith(b).length - taggedWith(a).length);
   const tagged = DATA.rows.filter((row) => tagsOf(row).some((type) => !isSink(type))).length;
-  const count = (test, one, many) => { const heads = DATA.rows.filter(test).length; return heads ? [`${heads} ${heads === 1 ? one : many}`] : []; };
+  // of heads with several types the numbers in brackets add up to more than all
+  const several = types.reduce((sum, type) => sum + taggedWith(type).length, 0) > tagged;
+  const count = (test, one, many) => { const heads = DATA.rows.filter(test).length; return heads ? [`${counted(heads)} ${heads === 1 ? one : many}`] : []; };
   const others = [...count((row) => isSink(row.primary), "is only an attention sink", "are only attention sinks"), ...count((row) => row.primary === UNDECIDED, "is not identifiable", "are not identifiable"), ...count((row) => row.primary === UNCLASSIFIED, "has no tag", "have no tag")];
   return el("p", { class: "findings" },
-    `${tagged} of ${plural(DATA.rows.length, "head")} have a functional tag`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${taggedWith(type).length} `, typeLink(type)))), ")"] : "",
+    `${counted(tagged)} of ${plural(DATA.rows.length, "head")} have a functional tag`, types.length ? [" (", listed(types.map((type) => el("span", {}, `${counted(taggedWith(type).length)} `, typeLink(type)))), several ? "; some have several)" : ")"] : "",
     others.length ? ["; ", listed(others)] : "", ". ", types.length ? largestLift(types.map((type) => strongestOf(type)[0])) : "");
 }
 
@@ -157,11 +159,10 @@ function aboutRun() {
 
 function runFacts() {
   const { model, info } = DATA, read = info.text_read || {}, settings = info.settings || {};
-  const whole = (value) => value.toLocaleString("en");
   const pairs = [
-    ["model", [model.architecture, model.parameters && `${whole(model.parameters)} parameters`].filter(Boolean).join(", ")],
-    ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${whole(read.tokens)}${read.tokens < read.of ? ` of ${whole(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
-    ["relations", info.decidable && `this text can decide ${whole(info.decidable.relations)} of ${whole(info.decidable.of)}`],
+    ["model", [model.architecture, model.parameters && `${counted(model.parameters)} parameters`].filter(Boolean).join(", ")],
+    ["text", [(info.corpora && info.corpora.asked || []).join(", "), Number.isFinite(read.tokens) && `${counted(read.tokens)}${read.tokens < read.of ? ` of ${counted(read.of)}` : ""} tokens`].filter(Boolean).join(", ")],
+    ["relations", info.decidable && `this text can decide ${counted(info.decidable.relations)} of ${counted(info.decidable.of)}`],
     ["null model", settings.null_model ? "attention weights are shuffled: every tag is false" : ""],
     ["engine", info.engine],
     ["not the default", DATA.not_default],

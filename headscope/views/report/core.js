@@ -39,7 +39,9 @@ function bytesOf(packed) {
   return Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
 }
 
-const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+/* A count in a sentence, with commas between thousands. */
+const counted = (count) => (count === null || count === undefined ? "–" : count.toLocaleString("en"));
+const plural = (count, word) => `${counted(count)} ${word}${count === 1 ? "" : "s"}`;
 const layerName = (layer) => `L${layer}`;
 const headName = (layer, head) => `${layerName(layer)}H${head}`;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
@@ -152,7 +154,7 @@ function table(caption, columns, rows, numeric = [], wrap = false) {
 function lossLine() {
   const loss = DATA.info.text_loss;
   if (!loss) return null;
-  const text = `Loss of the model on this text: ${number(loss.model)} nats per token; of token frequencies alone: ${number(loss.unigram)} (${loss.tokens} tokens; the model is better in ${loss.better} of ${loss.windows} windows).`;
+  const text = `Loss of the model on this text: ${number(loss.model)} nats per token; of token frequencies alone: ${number(loss.unigram)} (${counted(loss.tokens)} tokens; the model is better in ${counted(loss.better)} of ${counted(loss.windows)} windows).`;
   return el("p", { class: "loss" }, loss.model !== null && loss.model < loss.unigram ? text : el("strong", { class: "unsound" }, `${text} The model predicts this text worse than token frequencies: its tags may mean nothing.`));
 }
 

@@ -22,7 +22,7 @@ from headscope.settings import not_default
 from headscope.statistics.columns import PRELIMINARY, REPLICATES
 from headscope.statistics.conditions import matched_control_keys
 from headscope.statistics.head_lists import best_heads, strongest, undecided
-from headscope.statistics.in_words import CAUTIONS, causes_in_words
+from headscope.statistics.in_words import CAUTIONS, causes_in_words, input_in_words
 from headscope.statistics.result import Result, layers_of
 from headscope.statistics.tag_counts import tag_counts
 from headscope.statistics.tags import countable_types, is_undecided
@@ -129,6 +129,7 @@ def _relation(
         "type": first["type"],
         "name": first["relation"],
         "meaning": in_words(limits.meaning),
+        "input": input_in_words(name, limits.meaning),
         "label": relation_label(name, limits.meaning),
         "instance": instances.get(name),
         "matched_control_keys": matched_control_keys(str(first["type"])),

@@ -28,7 +28,7 @@ function viewOf(example, type) {
 /* What the excerpt does not show, in words. */
 function leftOut(example) {
   const message = [`${number(example.outside)} of the query's attention is on tokens not shown`];
-  if (example.more) message.push(`${example.more} of its targets are not shown`);
+  if (example.more) message.push(`${counted(example.more)} of its targets are not shown`);
   return el("p", { class: "small" }, `${message.join("; ")}.`);
 }
 
@@ -100,11 +100,11 @@ function slider(own, about) {
 
 function histogram(counts, own, pointer, type) {
   const most = Math.max(...counts), total = counts.reduce((a, b) => a + b, 0), step = 520 / counts.length;
-  const root = svg("svg", { viewBox: "0 0 600 92", role: "img", class: `histogram type-${typeClass(type)}`, "aria-label": `mass of ${total} queries: ${counts.join(", ")} in ${counts.length} equal steps from 0 to 1` });
+  const root = svg("svg", { viewBox: "0 0 600 92", role: "img", class: `histogram type-${typeClass(type)}`, "aria-label": `mass of ${counted(total)} queries: ${counts.join(", ")} in ${counts.length} equal steps from 0 to 1` });
   counts.forEach((count, i) => root.append(svg("rect", { class: "column", x: (40 + i * step + 1).toFixed(1), width: (step - 2).toFixed(1), y: (70 - 62 * count / most).toFixed(1), height: (62 * count / most).toFixed(1) })));
   for (const example of own) root.append(svg("line", { class: "kept", x1: 40 + 520 * Math.min(1, example.mass), x2: 40 + 520 * Math.min(1, example.mass), y1: 70, y2: 76 }));
   root.append(pointer, ...[0, 0.5, 1].map((t) => text(40 + 520 * t, 90, t, "middle")));
-  return el("figure", { class: "plot" }, savable(root, `${DATA.model.name} histogram ${type}`), el("figcaption", { class: "small" }, `Histogram of the mass, over a sample of ${total} queries. Ticks: the examples that the slider shows.`));
+  return el("figure", { class: "plot" }, savable(root, `${DATA.model.name} histogram ${type}`), el("figcaption", { class: "small" }, `Histogram of the mass, over a sample of ${counted(total)} queries. Ticks: the examples that the slider shows.`));
 }
 
 /* The same text for every head, and in circuitsvis all heads of the layer on it. */

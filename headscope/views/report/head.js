@@ -32,16 +32,17 @@ function controls(r, index) {
 
 /* A relation's mass, its controls, and the lift over control keys with its 95 % interval. */
 function attentionOn(r, index) {
-  const lift = r.ci_low[index] === null ? "" : `; lift over control keys ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}], ${r.n.toLocaleString("en")} queries`;
+  const lift = r.ci_low[index] === null ? "" : `; lift over control keys ${number(r.lift[index])} [${number(r.ci_low[index])}, ${number(r.ci_high[index])}], ${counted(r.n)} queries`;
   const hits = hasBaseline(r, index) ? `; hit rate ${number(r.hit_rate[index])}, baseline ${number(r.baseline_rate)}` : "";
-  return `${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, ${controls(r, index)}${lift}${hits}${cautionsOf(r, index)}`;
+  return `${r.input}${number(r.mass[index])} of its attention is on ${r.meaning}${r.label === r.meaning ? "" : ` (${r.label})`}, ${controls(r, index)}${lift}${hits}${cautionsOf(r, index)}`;
 }
 
 /* Where the head attends, in a sentence. */
 function plainSentence(row, index) {
   const r = relationOf(row);
   if (!r || r.mass[index] === null) return "";
-  return el("p", { class: "plain" }, tagsOf(row).length ? "" : "No tag; the closest relation: ", `${attentionOn(r, index)}.`);
+  const sentence = `${attentionOn(r, index)}.`;
+  return el("p", { class: "plain" }, tagsOf(row).length ? sentence[0].toUpperCase() + sentence.slice(1) : `No tag; the closest relation: ${sentence}`);
 }
 
 function neighbours(row) {
@@ -75,10 +76,10 @@ function bars(index) {
     const value = (column) => r[column][index];
     const matched = value("matched_control");
     const message = `${r.id}: mass ${number(value("mass"))}, control ${number(value("control"))}, ${matched === null ? "" : `matched ${number(matched)}, `}lift ${number(value("lift"))} ` +
-      `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${r.n}` +
+      `[${number(value("ci_low"))}, ${number(value("ci_high"))}], q ${small(value("q_value"))}, n ${counted(r.n)}` +
       (value("hit_rate") === null ? "" : `, hit rate ${number(value("hit_rate"))}`) +
       (r.baseline_rate === null ? "" : ` (baseline ${number(r.baseline_rate)})`) +
-      (r.undecided.includes(index) ? (r.baseline ? `; or the baseline ${r.baseline} (the two differ at ${r.hard} queries)` : "; or chance (too few documents)") : "");
+      (r.undecided.includes(index) ? (r.baseline ? `; or the baseline ${r.baseline} (the two differ at ${counted(r.hard)} queries)` : "; or chance (too few documents)") : "");
     const width = (x) => `${Math.max(0, Math.min(1, x || 0)) * 100}%`;
     const base = value("control") || 0;
     const track = el("div", { class: "track", role: "img", "aria-label": message },

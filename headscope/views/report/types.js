@@ -18,9 +18,9 @@ function typePage(type) {
   const relations = DATA.relations.filter((r) => r.type === type);
   const strongest = strongestOf(type), common = commonCautions(strongest);
   const first = stateOf("all") ? strongest.length : Math.min(FIRST, strongest.length);
-  const more = first < strongest.length ? el("p", {}, `The first ${first} of ${strongest.length}. `, el("a", { href: `#type=${encodeURIComponent(type)}?all=1` }, `Show all ${strongest.length}`)) : null;
+  const more = first < strongest.length ? el("p", {}, `The first ${first} of ${counted(strongest.length)}. `, el("a", { href: `#type=${encodeURIComponent(type)}?all=1` }, `Show all ${counted(strongest.length)}`)) : null;
   return el("section", {},
-    el("h2", {}, chip(type), countable(type) ? ` ${strongest.length} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(), cautionLines(strongest.length, common),
+    el("h2", {}, chip(type), countable(type) ? ` ${counted(strongest.length)} of ${plural(DATA.rows.length, "head")}` : ""), question(type), columnsInWords(), cautionLines(strongest.length, common),
     strongest.length ? table("Strongest heads", ["head", "relation", "mass", "control", "lift", "95\u00a0%", "q", "n", "hit rate, baseline"],
       strongest.slice(0, first).map(([i, r]) => [el("span", { class: "value" }, thumbLink(DATA.rows[i]), headLink(DATA.rows[i])), [r.label, " ", el("span", { class: "code" }, r.name), exceptionsOf(r, i, common)], number(r.mass[i]), number(r.control[i]), number(r.lift[i]), el("span", { class: "value" }, interval(r.ci_low[i], r.ci_high[i])), small(r.q_value[i]), String(r.n), hitsOf(r, i)]), [2, 3, 4, 6, 7, 8])
       : el("p", {}, countable(type) ? "No head has this tag." : "This text has too few queries to give any head this tag."),
@@ -29,11 +29,11 @@ function typePage(type) {
 
 /* What most of a type's tags have in common, said once above their table. */
 const cautionLines = (tags, common) => Object.entries(common).map(([column, count]) =>
-  el("p", { class: "caution" }, `${count} of ${plural(tags, "tag")}: ${DATA.cautions[column].join(": ")}.${count < tags ? ` The others: “not ${DATA.cautions[column][0]}”.` : ""}`));
+  el("p", { class: "caution" }, `${counted(count)} of ${plural(tags, "tag")}: ${DATA.cautions[column].join(": ")}.${count < tags ? ` The others: “not ${DATA.cautions[column][0]}”.` : ""}`));
 
 function relationTable(relations) {
   const anyBaseline = relations.some((r) => r.baseline_rate !== null);
-  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "tagged", "replicates"];
+  const columns = ["relation", "n", "best head", "mass", "control", "lift", ...(anyBaseline ? ["hit rate", "baseline"] : []), "heads tagged", "replicates"];
   const rows = [...relations].sort((a, b) => (b.n >= 50) - (a.n >= 50) || b.lift[DATA.best[b.id]] - a.lift[DATA.best[a.id]]).map((r) => {
     const best = DATA.best[r.id];
     return [[...relationName(r), r.n < 50 ? " (too few)" : r.taggable ? "" : " (reported only)"], String(r.n), headLink(DATA.rows[best]), number(r.mass[best]), number(r.control[best]), number(r.lift[best]),

@@ -109,8 +109,8 @@ def threshold_sensitivity(counts: Mapping[str, TagCounts]) -> str:
         lost = count.now - count.higher
         added = count.lower - count.now
         changes.append(
-            f"thresholds 10 % higher take {lost} of {count.now} {noun} away, thresholds 10 % lower "
-            f"add {added}"
+            f"thresholds 10 % higher take {lost:,} of {count.now:,} {noun} away, thresholds 10 % "
+            f"lower add {added:,}"
         )
     sentence = "; ".join(changes)
     return f"{sentence[0].upper()}{sentence[1:]}." if sentence else ""

@@ -48,7 +48,7 @@ def percent(value: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def result(circuit: Mapping[str, Any]) -> str:
