@@ -72,7 +72,7 @@ IN_HAYSTACK = Relation(
         0.1,
         "ours: as for `value`; QRHead (Zhang et al. 2025) subtracts the same window without the "
         "question",
-        "the answer to a question about a fact far back in long text",
+        "the answer to a question about a fact far back",
     ),
     stimuli=(HAYSTACK.name,),
     baseline=Baseline(partial(nearest_candidate, kind=NEEDLE), by_class=False),
