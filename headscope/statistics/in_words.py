@@ -199,9 +199,9 @@ def reasons(table: pd.DataFrame) -> list[str]:
     sentences = []
     for row, results in zip(table.to_dict("records"), condition_results(table), strict=True):
         name = row["id"]
-        place = input_in_words(name, row["meaning"])
+        over = input_in_words(name, row["meaning"])
         numbers = (
-            f"{place}{row['mass']:.2f} of its attention on {row['meaning']} (control "
+            f"{over}{row['mass']:.2f} of its attention on {row['meaning']} (control "
             f"{row['control']:.2f}, lift {_lift(row)}, n {row['n']:,})"
         )
         # without an interval no condition says anything, whether it holds or fails
@@ -265,9 +265,9 @@ def _finding(rows: pd.DataFrame) -> list[str]:
     for row, results in zip(rows.to_dict("records"), condition_results(rows), strict=True):
         control, keys = strictest_control(row)
         general = f", general {row[GENERAL]}" if row["tagged"] and row[GENERAL] else ""
-        place = input_in_words(row["id"], row["meaning"])
+        over = input_in_words(row["id"], row["meaning"])
         sentences = [
-            f"{row['id']}{general}: {place}{row['mass']:.2f} of its attention is on "
+            f"{row['id']}{general}: {over}{row['mass']:.2f} of its attention is on "
             f"{row['meaning']}, {control:.2f} on {keys}."
         ]
         if hits := _hits(row):
@@ -347,9 +347,9 @@ class Accounts:
             is_first = self._is_new("masses")
             of_control = " (its attention on control keys)" if is_first else ""
             of_chance = " (with uniform attention)" if is_first else ""
-            place = input_in_words(row["id"], limits.meaning)
+            over = input_in_words(row["id"], limits.meaning)
             lines = [
-                f"{row['id']}: {place}{row['mass']:.3f} of its attention on {limits.meaning}; "
+                f"{row['id']}: {over}{row['mass']:.3f} of its attention on {limits.meaning}; "
                 f"control {row['control']:.3f}{of_control}, chance {row['chance']:.3f}{of_chance}"
             ]
             if row[GENERAL]:
@@ -437,9 +437,9 @@ def numbers_of_head(rows: pd.DataFrame) -> Iterator[str]:
 
 def partial_sink_in_words(row: Row) -> str:
     """Sentence on a row of `headscope.statistics.head_lists.partial_sinks`."""
-    place = input_in_words(row["id"], row["meaning"])
+    over = input_in_words(row["id"], row["meaning"])
     return (
-        f"Partial sink: {place}{row['mass']:.2f} of its attention on {row['description']}; the tag "
+        f"Partial sink: {over}{row['mass']:.2f} of its attention on {row['description']}; the tag "
         f"requires {row['threshold']:g}."
     )
 

@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from headscope.cli.app import all_commands
-from tests.docs.test_pages_on_github import PAGES, PROJECT
+from tests.helpers.pages import PAGES, PROJECT
 
 BLOCK = re.compile(r"^```shell\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMANDS = all_commands()

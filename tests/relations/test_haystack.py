@@ -234,7 +234,7 @@ def test_what_is_no_haystack_is_refused(value):
 
 
 def test_a_haystack_beyond_the_context_or_for_no_type_is_refused():
-    with pytest.raises(CorpusError, match="100000"):
+    with pytest.raises(CorpusError, match="100,000"):
         hs.classify("mini", types=["retrieval"], haystack="100000")
     with pytest.raises(ArgumentError, match="retrieval"):
         hs.classify("mini", types=["positional"], haystack="1024")

@@ -202,19 +202,19 @@ def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
 
 
 def test_an_interval_narrows_with_the_root_of_the_text():
-    """Preference of 0.7 and 0.9 at 20 hard queries in each of 16 blocks."""
+    """Preference of 0.4 and 0.6 at 20 hard queries in each of 16 blocks."""
     tally = Tally.zeros((SYNTAX.id, part_name(SYNTAX.id, HARD)), 1, 1)
     tally.queries[:16] = 20
     tally.target[:16] = 0.9 * 20
-    tally.hits[:16, 1, 0, 0] = np.resize([14.0, 18.0], 16)
+    tally.hits[:16, 1, 0, 0] = np.resize([8.0, 12.0], 16)
     facts = {SYNTAX.id: {"hard_queries": 1280, "baselines": [[1.0, 0.1], [0.0, 0.4]]}}
     margins = PartialEvidence(tally, [SYNTAX], baselines=facts).margins(SYNTAX, 0.25)
     margin = margins[HARD_QUERIES]
     # Student's interval by hand, with t = 2.131450 for 15 degrees of freedom
-    half = 2.131450 * np.std([0.7, 0.9] * 8, ddof=1) / 4
+    half = 2.131450 * np.std([0.4, 0.6] * 8, ddof=1) / 4
     # without easy queries the head counts as always right there
     bound = 0.1 + SYNTAX.thresholds.beat_baseline_by
-    assert margin.above.item() == pytest.approx(0.8 - bound - half / 2, abs=1e-6)
+    assert margin.above.item() == pytest.approx(0.5 - bound - half / 2, abs=1e-6)
     assert margin.error.item() == pytest.approx(half / 1.959964 * 0.75**0.5, abs=1e-6)
 
 

@@ -179,11 +179,11 @@ def task(
         spelled = TaskPrompts.of(checked_task, loaded)
         groups = len(np.unique(spelled.groups))
         if groups < 2 * MIN_PROMPTS:
-            found = f"{spelled.count} prompts"
+            size = f"{spelled.count} prompts"
             if groups < spelled.count:
-                found += f" in {groups} groups"
+                size += f" in {groups} groups"
             raise CorpusError(
-                f"{spelled.name}: {found}; to choose heads on one half and judge them on the "
+                f"{spelled.name}: {size}; to choose heads on one half and judge them on the "
                 f"other, {2 * MIN_PROMPTS} are needed"
             )
         # the clean runs are kept, and their time foretells that of the others
