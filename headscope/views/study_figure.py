@@ -240,7 +240,10 @@ class HeatMap(Plot):
             notes.append(f"dots: {self.mark}")
         if wide.isna().any(axis=None):
             notes.append("grey: not measured")
-        axes.figure.colorbar(image, ax=axes, label="; ".join(notes))
+        bar = axes.figure.colorbar(image, ax=axes, label="; ".join(notes))
+        # shares have no other sign
+        if not (wide < 0).any(axis=None):
+            bar.ax.set_ylim(0, limit)
         axes.set_xlabel("\n".join(lines))
         axes.set_ylabel(self.y)
 

@@ -57,3 +57,11 @@ def test_the_legend_names_every_letter_and_fits_on_the_page(table):
     assert drawn == {*named}
     assert all(letter(name) == sign for sign, name in named.items())
     assert outside(figure) < 0.04
+
+
+def test_colours_of_shares_begin_at_0_and_those_of_changes_have_both_signs(table):
+    share = table.assign(effect=table["effect"].abs())
+    for rows, lowest in ((table, -table["effect"].abs().max()), (share, 0)):
+        figure = HeatMap(value="effect").figure("effects", rows)
+        low, high = figure.axes[-1].get_ylim()
+        assert (low, high) == pytest.approx((lowest, table["effect"].abs().max()))
