@@ -15,6 +15,7 @@ from headscope.relations.effects import no_tokens
 from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.conditions import (
     FEWEST_WRONG,
+    ON_THIS_TEXT,
     SURFACE,
     failures,
     open_in_words,
@@ -224,7 +225,11 @@ def test_a_surrogate_that_is_wrong_too_rarely_decides_nothing(wrong):
     (sentence,) = reasons_of(row | {"verdict": UNIDENTIFIABLE})
     assert SURFACE in sentence
     table = with_thresholds(pd.DataFrame([row | {"verdict": UNIDENTIFIABLE}]), {"t/r": RULE})
-    assert f"needs {FEWEST_WRONG}" in undecided_in_words(table.iloc[0].to_dict())
+    lacking = undecided_in_words(table.iloc[0].to_dict())
+    assert f"needs {FEWEST_WRONG}" in lacking
+    # the condition's own words are the same, since it has no rate to state
+    (surrogate,) = (each for each in ON_THIS_TEXT if each.name == "surrogate")
+    assert surrogate.describe(table.iloc[0].to_dict()) == lacking
     assert is_undecided(table).all()
     # another condition that cannot be decided decides as little, and another that fails rejects
     assert verdict_of(row | {"hard_n": 9.0}) == UNIDENTIFIABLE
