@@ -164,8 +164,7 @@ class PromptRoles:
         for column in columns:
             if column not in self.names:
                 notes.append(
-                    f"role {column}: in every prompt its text occurs twice or more, or where "
-                    "another role is, so that it names no position"
+                    f"role {column}: no prompt has its text exactly once and where no other role is"
                 )
         return notes
 

@@ -295,8 +295,8 @@ def preference(
     The 95 % interval is of the mean at hard queries if that of the baselines is fixed: the wider
     of Student's over blocks of documents, which includes the error of the baselines' mean by that
     of the easy one, and Wilson's of as many independent queries as have the same error as the mean.
-    It is never narrower than that of as many queries that all have preference 1, or 0. NaN with
-    fewer than eight blocks.
+    Its low end is at most, and its high end at least, that of as many queries that all have
+    preference 1, or 0. NaN with fewer than eight blocks.
     """
     # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
