@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -38,6 +40,11 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
         asked_corpora("gold"), model.tokenizer, max_tokens=150, max_length=64, seed=0
     )
     windows = list(text)
+    # texts of one and of two distinct tokens too, where few others are left for the control
+    for distinct in (1, 2):
+        repeated = 1 + np.arange(len(windows[0]) - 1) % distinct
+        tokens = windows[0].tokens[[0, *repeated]]
+        windows.append(replace(windows[0], name=f"of {distinct}", tokens=tokens))
     tally = sum_cells(model, windows, [], EFFECTS, seed=0, batch_tokens=256)
     names, patterns, effects = sum_names(EFFECTS), {}, {}
     expected = np.zeros((2, 4, model.layers, model.heads))  # copy and suppress/predicted
@@ -67,7 +74,7 @@ def test_the_sums_are_those_of_a_slow_loop(tokenizer, tmp_path):
                     for which in (0, 1) if larger <= 0.25 * len(there) else (0,):
                         expected[which, :, layer, head] += [
                             weight * float(values[token]),
-                            weight * np.mean(others),
+                            weight * np.mean(others or [0]),
                             weight,
                             weight * spread,
                         ]

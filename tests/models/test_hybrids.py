@@ -54,6 +54,12 @@ def test_the_lens_engine_reads_no_hybrid(folder):
         load_model(str(folder), engine="lens")
 
 
+def test_a_loaded_model_keeps_no_hook_of_the_check(folder):
+    network = load_model(str(folder)).engine.network
+    hooks = [hook for module in network.modules() for hook in module._forward_hooks.values()]
+    assert not [hook for hook in hooks if str(hook.__module__).startswith("headscope.")]
+
+
 def test_a_run_names_its_heads_as_the_model_does(classified):
     found = load(classified, with_tally=True)
     assert found.heads.index.tolist() == NAMES

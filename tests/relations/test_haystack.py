@@ -16,7 +16,7 @@ from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, CorpusError
 from headscope.models.tokenizer import Tokenizer, load_tokenizer
-from headscope.relations.types.retrieval import IN_HAYSTACK
+from headscope.relations.types.retrieval import IN_HAYSTACK, beside_the_answer
 from headscope.statistics.conditions import failures
 from headscope.statistics.haystack_lengths import accuracies, refused_lengths
 from headscope.stimuli.haystack import DEPTHS, HAYSTACK, IN_LENGTH, NEEDLE, NULL, SLACK
@@ -131,6 +131,18 @@ def test_a_head_that_finds_the_answer_earns_the_tag(name):
 @pytest.mark.parametrize("name", LAZY)
 def test_a_lazy_head_earns_nothing(name):
     assert failed().loc[name].any()
+
+
+def test_the_control_is_half_the_question_about_nothing_and_half_the_needle_s_other_words():
+    window = haystacks()[0]
+    targets = IN_HAYSTACK.pairs(window)
+    control = beside_the_answer(window, targets, np.random.default_rng(0))
+    is_unasked = control.query == window.arrows.query[window.arrows.kind == NULL][0]
+    assert control.key[is_unasked].tolist() == targets.key.tolist()
+    counted = control.weight * control.share
+    half = np.bincount(targets.owner, targets.share / 2)
+    for part in (is_unasked, ~is_unasked):
+        assert np.bincount(control.owner[part], counted[part]) == pytest.approx(half)
 
 
 def test_each_window_has_its_length_and_a_question_for_each_depth():

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headscope.relations.relation import Threshold
-from headscope.statistics.columns import FEATURE_MODEL_COLUMNS
+from headscope.statistics.columns import FEATURE_MODEL_COLUMNS, strongest_effects_first
 from headscope.statistics.reasons import explained_by
 from headscope.statistics.tags import with_thresholds
 from headscope.views.head_account import explain_tags
@@ -83,6 +83,12 @@ def test_every_share_of_attention_names_the_input_that_it_is_over(name, meaning,
     text = explain_tags(table, thresholds, 0, 0)
     places = re.findall(rf"^ *{name}: (.*)0\.50+ of its attention", text, re.MULTILINE)
     assert places == [place, place]
+
+
+def test_the_strongest_effects_come_first_and_those_without_a_lift_last():
+    lifts = pd.Series([0.1, np.nan, -0.9, 0.3], index=[*"abcd"])
+    effects = pd.DataFrame({"lift": lifts, "threshold": [0.5, 0.5, 1.0, 0.5]})
+    assert strongest_effects_first(effects).tolist() == ["c", "d", "a", "b"]
 
 
 def test_counts_in_sentences_have_commas_between_thousands():
