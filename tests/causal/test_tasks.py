@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from math import e
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from transformers import GPT2LMHeadModel
 from headscope.causal.head_set import STRATUM, exchangeable_sets, matched_sets, strata
 from headscope.causal.intervention import OutputChange
 from headscope.causal.rerun import Rerunner
+from headscope.causal.roles import PromptRoles, Role
+from headscope.causal.task_attention import TaskAttention
 from headscope.causal.task_prompts import TaskPrompts
 from headscope.causal.task_runner import TaskRunner
 from headscope.errors import CorpusError
@@ -351,3 +354,26 @@ def test_a_layer_away_counts_as_its_part_of_the_model():
     norms |= {(5, 0): 1.0} | {(6, head): 1.0 for head in range(8)}
     for drawn in matched_sets([(5, 0)], norms, seed=1):
         assert drawn[0][0] == 6
+
+
+@pytest.mark.parametrize(
+    ("keys", "control"),
+    [
+        ([4], (0.04 + 0.08 + 0.02) / 3),  # of 2, 3 and 5
+        ([2], (0.01 + 0.08 + 0.16) / 3),  # of 1, 3 and 4
+        ([2, 4], (0.01 + 0.08 + 0.02) * 2 / 3),
+        ([1, 2, 3], np.nan),  # 4 and 5 are fewer
+    ],
+)
+def test_a_control_key_of_a_role_is_neither_the_query_nor_the_first_token(
+    keys, control, monkeypatch
+):
+    pattern = np.zeros((7, 7))
+    pattern[6] = 0.5, 0.01, 0.04, 0.08, 0.16, 0.02, 0.19
+    monkeypatch.setattr(TaskAttention, "pattern", lambda *_: pattern)
+    names = ["key" if position in keys else "other" for position in range(6)] + ["end"]
+    roles = PromptRoles(tuple(Role(n, 1, 0, 0) for n in ("end", "key", "other")), [names], None)
+    prompts = SimpleNamespace(continuations=[SimpleNamespace(tokens=names)], count=1)
+    runner = SimpleNamespace(prompts=prompts, clean_batches=())
+    (found,) = TaskAttention(runner, roles, [(0, 0)]).control((0, 0), 0, 1)
+    assert found == pytest.approx(control, nan_ok=True)

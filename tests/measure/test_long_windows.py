@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +17,15 @@ from headscope.measure.sink_positions import LATE
 from headscope.measure.tally import BLOCKS, MIN_BLOCKS, Tally
 from headscope.models.load import load_model
 from headscope.relations import relations_of
+from headscope.relations.controls import same_distance
 from headscope.relations.effects import EFFECTS, sum_names
+from headscope.relations.pairs import pairs
+from headscope.relations.relation import Relation, Threshold
 from headscope.stimuli.natural_text import TextWindows
 from tests.helpers.models import save_model
 
 LENGTH = 1024
+EVERY = (*relations_of(["all"]), *EFFECTS)
 
 
 def long_windows(counts: list[int], length: int) -> list[Window]:
@@ -75,9 +80,8 @@ def text(model) -> Batch:
     return assign_blocks(long)
 
 
-def tally_of(model, batch: Batch) -> Tally:
-    """The sums of all relations and effects in one batch."""
-    relations = [*relations_of(["all"]), *EFFECTS]
+def tally_of(model, batch: Batch, relations: Sequence[Relation] = EVERY) -> Tally:
+    """The sums of relations and effects in one batch."""
     reader = BatchReader(model, relations, seed=0)
     tally = Tally.zeros(sum_names(relations), model.layers, model.heads)
     for each in reader.read(reader.prepare(batch), Sample(0, seed=0)).readers:
@@ -94,6 +98,17 @@ def test_stretches_change_no_sum_and_hold_the_controls_of_their_queries(model, t
     assert (blocks[whole.queries.sum(0) > 200] >= MIN_BLOCKS).all()
     index = cut.relations.index("positional/offset-1")
     assert (cut.queries[:, index] > 0).sum() > 2 * (whole.queries[:, index] > 0).sum()
+
+
+def test_a_control_in_a_stretch_without_queries_counts_where_its_query_lies(model, text):
+    def one_query(window: Window):
+        return pairs(np.array([400]), np.array([390]))
+
+    once = Relation("made", "once", one_query, same_distance, Threshold(0.1, "", ""))
+    cut, whole = (tally_of(model, each, [once]) for each in (text, replace(text, query_blocks={})))
+    assert (cut.queries > 0).sum() == len(text.windows)
+    assert (whole.control.sum(0) > 0).all()
+    assert np.allclose(cut.control.sum(0), whole.control.sum(0))
 
 
 def test_late_queries_of_a_long_window_lie_in_several_stretches(model, text):

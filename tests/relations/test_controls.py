@@ -52,6 +52,17 @@ def test_other_keys_are_all_others_of_the_same_query_but_the_first_token():
     assert found == {(4, 4, 1), (4, 4, 4)}
 
 
+def test_a_cell_at_the_same_distance_covers_as_much_of_a_word_as_its_target():
+    """Query 5 has a word of two tokens, query 7 one of three."""
+    window = window_of_tokens(LETTERS[:8])
+    targets = span_pairs(*np.array([[5, 3, 4], [7, 1, 3]]).T)
+    shares = set()
+    for seed in range(20):
+        drawn = same_distance(window, targets, np.random.default_rng(seed))
+        shares |= set(zip(drawn.owner.tolist(), drawn.share.tolist(), strict=True))
+    assert shares == {(5, 1 / 2), (7, 1 / 3)}
+
+
 def test_other_keys_weigh_as_much_as_the_tokens_of_the_targets_words():
     """Query 5 has a word of two tokens; query 7 one of three and one of a single token."""
     window = window_of_tokens(LETTERS[:8])

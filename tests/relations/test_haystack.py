@@ -12,6 +12,7 @@ import torch
 
 import headscope as hs
 from headscope.causal.haystack_answers import answer_tokens, haystack_answers, questions_of
+from headscope.corpus.gold_links import ArrowTable
 from headscope.corpus.shipped import mini_folder
 from headscope.corpus.window import Window
 from headscope.errors import ArgumentError, CorpusError
@@ -167,6 +168,15 @@ def test_an_answer_is_what_the_needle_of_the_question_says():
             of_needle = words.sentence == words.sentence[words.row_at(np.array([first]))[0]]
             needle = spelled(window, [*range(words.first[of_needle][0], last + 1)])
             assert {word for word in question if word.istitle()} & {*needle.split()}
+
+
+def test_the_depth_of_an_answer_is_of_the_text_before_the_questions():
+    """The text ends at 80, where nothing is asked; the answers stand at 10 % and 70 % of it."""
+    query, answer = np.array([[90, 8], [120, 56], [80, 8]]).T
+    kind = np.array([NEEDLE, NEEDLE, NULL])
+    arrows = ArrowTable(query, answer, answer, kind, kind == NEEDLE)
+    window = Window("w", np.arange(160), ("a",) * 160, arrows=arrows)
+    assert questions_of(window)["depth"].tolist() == [5, 72]
 
 
 def test_no_needle_is_known_before_and_no_answer_comes_twice():

@@ -102,6 +102,19 @@ def test_a_difference_is_surer_where_documents_differ_in_both_alike():
     assert half_width == pytest.approx(expected)
 
 
+def test_documents_that_hold_one_of_two_labels_count_in_their_difference():
+    tally = Tally.zeros(("t/det", "t/aux"), 1, 1)
+    tally.queries[:4, 0] = tally.queries[4:9, 1] = 10
+    one, other = np.array([0.2, 0.4, 0.5, 0.9]), np.array([0.1, 0.1, 0.3, 0.2, 0.3])
+    tally.target[:4, 0, 0, 0], tally.target[4:9, 1, 0, 0] = 10 * one, 10 * other
+    first, second = (TallySums(tally).of(relation) for relation in RELATIONS[:2])
+    difference = lift_difference(first, second, 0)
+    variance = one.var() / 4 + other.var() / 5
+    half_width = 2.306004135 * np.sqrt(variance * 9 / 8)  # t at .975, 8 degrees of freedom
+    assert difference.high[0] - 0.3 == pytest.approx(half_width)
+    assert 0.3 - difference.low[0] == pytest.approx(half_width)
+
+
 def test_every_dependency_has_one_place_in_the_tree():
     members = [name for names in LABEL_TREE.values() for name in names.split()]
     assert sorted(members) == sorted(DEPRELS)

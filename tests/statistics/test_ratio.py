@@ -12,6 +12,7 @@ from headscope.causal.loss import TextLoss
 from headscope.statistics.ratio import (
     interval,
     rate_interval,
+    ratio_error,
     ratio_influence,
     resample,
     rise,
@@ -115,6 +116,14 @@ def test_blocks_of_equally_many_queries_give_students_interval_and_p_value(block
     above_zero = stats.ttest_1samp(values, 0, alternative="greater")
     p_values = student_p_value(above_zero.statistic, blocks)
     np.testing.assert_allclose(p_values, above_zero.pvalue, rtol=1e-9)
+
+
+def test_an_error_is_that_of_the_items_that_each_head_counts():
+    values = np.array([[0.1, 0.5, 0.0], [0.4, 0.2, 0.0], [0.8, 0.6, 0.3], [0.3, 0.0, 0.0]])
+    counts = np.array([[5.0, 2.0, 0.0], [5.0, 2.0, 0.0], [5.0, 2.0, 4.0], [5.0, 0.0, 0.0]])
+    error = ratio_error(values * counts, counts)
+    expected = [stats.sem(values[:, 0]), stats.sem(values[:3, 1]), np.nan]
+    np.testing.assert_allclose(error, expected)
 
 
 def test_a_rise_has_the_interval_of_its_windows():
