@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.measure.study_windows import text_windows
+from headscope.measure.study_windows import edge_windows, text_windows
 from headscope.models.load import load_model
 from tests.helpers import encoders
 
@@ -29,3 +29,12 @@ def test_a_cut_window_of_an_encoder_is_closed(tmp_path):
     windows = text_windows(model, text, max_tokens=31)
     assert sum(map(len, windows)) == 31
     assert {window.tokens[-1] for window in windows} == {model.tokenizer.frame.end}
+
+
+def test_a_text_needs_two_tokens_after_its_first(gpt2_folder, tmp_path):
+    model = load_model(str(gpt2_folder))
+    one_each = ["a", "a.", "a.b"]
+    for number, text in enumerate(one_each):
+        (tmp_path / f"{number}.txt").write_text(text)
+    windows = edge_windows(model, [tmp_path], {"text"}, seed=0)
+    assert sorted(map(len, windows)) == [3, 4]
