@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -78,14 +78,6 @@ def _before_anchor(rows: WordRows, *, number: int, anchor: int) -> _Rows:
     anchor_word = rows.nearest[anchor]
     word_before = rows.nearest[number][anchor_word]
     return np.where(anchor_word >= 0, word_before, -1)
-
-
-def _edge_of_run(rows: WordRows, *, number: int, step: int) -> _Rows:
-    """The nearest word of a class whose neighbour on one side is of another class."""
-    of_class = np.pad(rows.of_class[number], 1)
-    neighbour = np.roll(of_class, -step)
-    is_edge = of_class & ~neighbour
-    return nearest(is_edge[1:-1])
 
 
 @dataclass(frozen=True)
@@ -175,11 +167,11 @@ _BY_WORD = {
     **_baselines_of_steps(),
     **_baselines_of_classes(),
     "same-class": WordBaseline(
-        lambda rows: nearest_equal(rows.words.upos),
+        lambda rows: nearest_equal(rows.words.upos.tolist()),
         "nearest word of the same class",
     ),
     "same-lemma": WordBaseline(
-        lambda rows: nearest_equal(rows.words.lemma),
+        lambda rows: nearest_equal(rows.words.lemma.tolist()),
         "nearest form of the same word",
     ),
     "first-same-lemma": WordBaseline(
@@ -233,8 +225,8 @@ def _phrase_baselines() -> dict[str, WordBaseline]:
                 find, f"last {phrase}", words_ahead=f"last later {phrase}"
             )
     for name in _RUN_CLASSES:
-        for verb, step in (("opens", -1), ("closes", 1)):
-            find = partial(_edge_of_run, number=CLASS_NUMBER[name], step=step)
+        for verb in ("opens", "closes"):
+            find = partial(_of_class_row, form=f"{verb}_run", number=CLASS_NUMBER[name])
             words = f"nearest {spelled_out(name)} that {verb} a run"
             baselines[f"nearest-{name}-that-{verb}-a-run"] = WordBaseline(find, words)
     return baselines
@@ -378,6 +370,17 @@ def _numbers(names: Iterable[str]) -> Int[ndarray, " baseline"]:
     return np.array([NUMBER_OF[name] for name in names])
 
 
+@cache
+def _numbers_of_union(name: str, classes: tuple[str, ...]) -> list[Int[ndarray, " class"]]:
+    """The baselines of a union's classes that pick earlier words, and those that pick later ones.
+
+    They are asked for at every window and relation.
+    """
+    union = _UNIONS[name]
+    of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
+    return [_numbers(of_classes), _numbers(map(_ahead, of_classes))]
+
+
 def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     words = window.words
     rows = WordRows(words, _forms(window), is_mention=_is_mention(window))
@@ -448,12 +451,12 @@ def union_picks(
     if not classes:
         return picked
     sees_future = len(pick) > len(EARLIER)
-    for name, union in _UNIONS.items():
-        of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
-        picked[name] = pick[_numbers(of_classes)].max(0)
+    for name in UNION_BASELINES:
+        earlier_ones, later_ones = _numbers_of_union(name, tuple(classes))
+        picked[name] = pick[earlier_ones].max(0)
         if sees_future:
             # the first of the later keys, −1 for none
-            later = pick[_numbers(map(_ahead, of_classes))]
+            later = pick[later_ones]
             is_picked = later >= 0
             first = np.where(is_picked, later, np.iinfo(later.dtype).max).min(0)
             picked[_ahead(name)] = np.where(is_picked.any(0), first, -1)

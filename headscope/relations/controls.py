@@ -178,7 +178,7 @@ def _steps(window: Window) -> tuple[tuple[ndarray, ndarray], tuple[ndarray, ndar
     row = np.arange(len(words))
     next_row = np.where(row + 1 < len(words), row + 1, -1)
     any_class = next_row, row - 1
-    same_class = next_equal(words.upos), nearest_equal(words.upos)
+    same_class = next_equal(words.upos.tolist()), nearest_equal(words.upos.tolist())
     return same_class, any_class
 
 

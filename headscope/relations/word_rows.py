@@ -6,7 +6,7 @@ A row is the number of a word in `Window.words`, −1 for no word.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -72,12 +72,12 @@ class WordRows:
         return np.array([form.isdigit() for form in self.forms], bool)
 
     @cached_property
-    def features(self) -> dict[str, ndarray]:
+    def features(self) -> dict[str, list[Hashable]]:
         """Properties that words may share without being the same: a value for each word."""
         # what a head may take for the same word by its surface, from the coarsest to the finest
         forms, upos = self.forms, self.words.upos.tolist()
         lengths = [len(form) for form in forms]
-        values: dict[str, list[object]] = {
+        return {
             "class": [*upos],
             "two-classes": [*zip(["", *upos], upos, strict=False)],
             "length": [*lengths],
@@ -88,7 +88,6 @@ class WordRows:
             "first-two-letters": [form[:2] for form in forms],
             "first-three-letters": [form[:3] for form in forms],
         }
-        return {name: np.array([*map(str, of_words)], "U") for name, of_words in values.items()}
 
     @cached_property
     def of_class(self) -> Bool[ndarray, "class word"]:
@@ -116,6 +115,20 @@ class WordRows:
         """The second nearest in the sentence, or else the nearest there."""
         is_inside = self.second >= self.sentence_start
         return np.where(is_inside, self.second, self.nearest_in_sentence)
+
+    @cached_property
+    def opens_run(self) -> Int[ndarray, "class word"]:
+        """The nearest earlier word of a class behind a word of another class."""
+        follows_alike = np.zeros_like(self.of_class)
+        follows_alike[:, 1:] = self.of_class[:, :-1]
+        return nearest(self.of_class & ~follows_alike)
+
+    @cached_property
+    def closes_run(self) -> Int[ndarray, "class word"]:
+        """The nearest earlier word of a class before a word of another class."""
+        precedes_alike = np.zeros_like(self.of_class)
+        precedes_alike[:, :-1] = self.of_class[:, 1:]
+        return nearest(self.of_class & ~precedes_alike)
 
     @cached_property
     def _from(self) -> Int[ndarray, "class row"]:
@@ -192,21 +205,17 @@ def nearest(mask: Bool[ndarray, "*class word"]) -> Int[ndarray, "*class word"]:
     return earlier
 
 
-def nearest_equal(values: ndarray) -> Int[ndarray, " word"]:
+def nearest_equal(values: Iterable[Hashable]) -> Int[ndarray, " word"]:
     """For each word the nearest earlier one with the same value, −1 if absent."""
-    _, code = np.unique(values, return_inverse=True)
-    # words of the same value stand together, in their order
-    order = np.argsort(code, kind="stable")
-    code_in_order = code[order]
-    is_again = code_in_order[1:] == code_in_order[:-1]
-    earlier = order[:-1][is_again]
-    again = order[1:][is_again]
-    previous = np.full(len(values), -1)
-    previous[again] = earlier
-    return previous
+    last: dict[Hashable, int] = {}
+    previous = []
+    for row, value in enumerate(values):
+        previous.append(last.get(value, -1))
+        last[value] = row
+    return np.array(previous, np.int64)
 
 
-def next_equal(values: ndarray) -> Int[ndarray, " word"]:
+def next_equal(values: Sequence[Hashable]) -> Int[ndarray, " word"]:
     """For each word the next later one with the same value, −1 if absent."""
     earlier = nearest_equal(values)
     again = np.flatnonzero(earlier >= 0)

@@ -101,12 +101,12 @@ def _last_tokens(window: Window, word: Int[ndarray, " word"]) -> Int[ndarray, " 
 
 def next_alike(window: Window) -> Pairs:
     """Every word with the next later word of its own class."""
-    return _to_words(window, next_equal(window.words.upos))
+    return _to_words(window, next_equal(window.words.upos.tolist()))
 
 
 def nearest_alike(window: Window) -> Pairs:
     """Every word with the nearest earlier word of its own class."""
-    return _to_words(window, nearest_equal(window.words.upos))
+    return _to_words(window, nearest_equal(window.words.upos.tolist()))
 
 
 def same_word(window: Window) -> Pairs:

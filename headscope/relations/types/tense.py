@@ -23,7 +23,7 @@ from headscope.relations.word_rows import nearest_equal, of_class
 def same_tense(window: Window) -> Pairs:
     """Each verb with the nearest earlier verb of its tense and form, unless syntax links them."""
     words = window.words
-    earlier = nearest_equal(words.tense)
+    earlier = nearest_equal(words.tense.tolist())
     query = np.flatnonzero((words.tense != "") & (earlier >= 0))
     key = earlier[query]
     # one of the two governs the other, or a third word both
