@@ -52,21 +52,21 @@ def model(gpt2_folder):
 @pytest.fixture(scope="module")
 def windows(model):
     """Windows of one length: a half is the very batch that a smaller size would make."""
-    repeats = repeat_windows(np.arange(1, 250), model.tokenizer, max_length=41, seed=0)[:32]
+    repeats = repeat_windows(np.arange(1, 250), model.tokenizer, max_length=41, seed=0)[:16]
     assert {len(window) for window in repeats} == {41}
     return repeats
 
 
 @pytest.fixture(scope="module")
 def small(model, windows):
-    return sum_cells(model, [], windows, RELATIONS, seed=0, batch_tokens=4 * 41)
+    return sum_cells(model, [], windows, RELATIONS, seed=0, batch_tokens=2 * 41)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["accelerator", "processor", "python"])
 def test_halves_add_bit_for_bit_what_they_give_alone(model, windows, small, error):
-    narrow = replace(model, engine=Narrow(model.engine, 4 * 41, error))
-    found = sum_cells(narrow, [], windows, RELATIONS, seed=0, batch_tokens=16 * 41)
-    assert narrow.engine.sizes.count(16 * 41) == 2
+    narrow = replace(model, engine=Narrow(model.engine, 2 * 41, error))
+    found = sum_cells(narrow, [], windows, RELATIONS, seed=0, batch_tokens=8 * 41)
+    assert narrow.engine.sizes.count(8 * 41) == 2
     for name, array in small.arrays().items():
         assert np.array_equal(found.arrays()[name], array), name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -36,17 +37,23 @@ def rows_of(request: object, patterns: torch.Tensor) -> torch.Tensor:
     return slice_pattern(patterns, request)
 
 
-@pytest.mark.parametrize("logarithms", [False, True])
-@pytest.mark.parametrize("length", [64, 700])
-def test_the_preference_is_the_share_of_candidates_if_targets_have_enough_attention(
-    length: int, logarithms: bool
-) -> None:
+@cache
+def text(length: int) -> tuple[list[Window], list[Relation]]:
+    """Windows of at most so many tokens, and the parts whose queries are compared there."""
     tokenizer = load_tokenizer("mini", mini_folder())
     windows: list[Window] = hs.windows("gum", tokenizer, max_length=length, max_tokens=4_000)
     relations = [
         r for r in relations_of(["syntactic", "coreference", "lexical"]) if r.baseline is not None
     ]
-    parts = fit_baselines(windows, relations).parts(relations)
+    return windows, fit_baselines(windows, relations).parts(relations)
+
+
+@pytest.mark.parametrize("logarithms", [False, True])
+@pytest.mark.parametrize("length", [64, 700])
+def test_the_preference_is_the_share_of_candidates_if_targets_have_enough_attention(
+    length: int, logarithms: bool
+) -> None:
+    windows, parts = text(length)
     batch = assign_blocks(windows)
     size = max(map(len, windows))
     rng = np.random.default_rng(0)
