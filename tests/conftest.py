@@ -31,8 +31,11 @@ for _module, _name in ((typer.main, "get_command"), (typer.testing, "_get_comman
     setattr(_module, _name, _command_of)
 # no test may wait for a network
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "3")
+# each core has a process of tests, whose threads would wait for each other; torch read the variable
+# when it was imported, so that it counts for commands that a test starts
 if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each core has a process of tests
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 GUM = ("vlog/GUM_vlog_pizzeria", "court/GUM_court_loan", "bio/GUM_bio_byron")
 """Three genres."""

@@ -356,6 +356,15 @@ def test_a_layer_away_counts_as_its_part_of_the_model():
         assert drawn[0][0] == 6
 
 
+class NotRun(TaskRunner):
+    """Prompts without a model."""
+
+    clean_batches = ()
+
+    def __init__(self, prompts: SimpleNamespace) -> None:
+        self.prompts = prompts
+
+
 @pytest.mark.parametrize(
     ("keys", "control"),
     [
@@ -373,7 +382,6 @@ def test_a_control_key_of_a_role_is_neither_the_query_nor_the_first_token(
     monkeypatch.setattr(TaskAttention, "pattern", lambda *_: pattern)
     names = ["key" if position in keys else "other" for position in range(6)] + ["end"]
     roles = PromptRoles(tuple(Role(n, 1, 0, 0) for n in ("end", "key", "other")), [names], None)
-    prompts = SimpleNamespace(continuations=[SimpleNamespace(tokens=names)], count=1)
-    runner = SimpleNamespace(prompts=prompts, clean_batches=())
+    runner = NotRun(SimpleNamespace(continuations=[SimpleNamespace(tokens=names)], count=1))
     (found,) = TaskAttention(runner, roles, [(0, 0)]).control((0, 0), 0, 1)
     assert found == pytest.approx(control, nan_ok=True)
