@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -78,6 +78,14 @@ def _before_anchor(rows: WordRows, *, number: int, anchor: int) -> _Rows:
     anchor_word = rows.nearest[anchor]
     word_before = rows.nearest[number][anchor_word]
     return np.where(anchor_word >= 0, word_before, -1)
+
+
+def _edge_of_run(rows: WordRows, *, number: int, step: int) -> _Rows:
+    """The nearest word of a class whose neighbour on one side is of another class."""
+    of_class = np.pad(rows.of_class[number], 1)
+    neighbour = np.roll(of_class, -step)
+    is_edge = of_class & ~neighbour
+    return nearest(is_edge[1:-1])
 
 
 @dataclass(frozen=True)
@@ -225,8 +233,8 @@ def _phrase_baselines() -> dict[str, WordBaseline]:
                 find, f"last {phrase}", words_ahead=f"last later {phrase}"
             )
     for name in _RUN_CLASSES:
-        for verb in ("opens", "closes"):
-            find = partial(_of_class_row, form=f"{verb}_run", number=CLASS_NUMBER[name])
+        for verb, step in (("opens", -1), ("closes", 1)):
+            find = partial(_edge_of_run, number=CLASS_NUMBER[name], step=step)
             words = f"nearest {spelled_out(name)} that {verb} a run"
             baselines[f"nearest-{name}-that-{verb}-a-run"] = WordBaseline(find, words)
     return baselines
@@ -370,17 +378,6 @@ def _numbers(names: Iterable[str]) -> Int[ndarray, " baseline"]:
     return np.array([NUMBER_OF[name] for name in names])
 
 
-@cache
-def _numbers_of_union(name: str, classes: tuple[str, ...]) -> list[Int[ndarray, " class"]]:
-    """The baselines of a union's classes that pick earlier words, and those that pick later ones.
-
-    They are asked for at every window and relation.
-    """
-    union = _UNIONS[name]
-    of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
-    return [_numbers(of_classes), _numbers(map(_ahead, of_classes))]
-
-
 def _pick_earlier_words(window: Window, pick: Int[ndarray, "baseline position"]) -> None:
     words = window.words
     rows = WordRows(words, _forms(window), is_mention=_is_mention(window))
@@ -451,12 +448,12 @@ def union_picks(
     if not classes:
         return picked
     sees_future = len(pick) > len(EARLIER)
-    for name in UNION_BASELINES:
-        earlier_ones, later_ones = _numbers_of_union(name, tuple(classes))
-        picked[name] = pick[earlier_ones].max(0)
+    for name, union in _UNIONS.items():
+        of_classes = [union.of_class.format(upos) for upos in classes[: union.size]]
+        picked[name] = pick[_numbers(of_classes)].max(0)
         if sees_future:
             # the first of the later keys, −1 for none
-            later = pick[later_ones]
+            later = pick[_numbers(map(_ahead, of_classes))]
             is_picked = later >= 0
             first = np.where(is_picked, later, np.iinfo(later.dtype).max).min(0)
             picked[_ahead(name)] = np.where(is_picked.any(0), first, -1)

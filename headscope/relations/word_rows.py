@@ -117,20 +117,6 @@ class WordRows:
         return np.where(is_inside, self.second, self.nearest_in_sentence)
 
     @cached_property
-    def opens_run(self) -> Int[ndarray, "class word"]:
-        """The nearest earlier word of a class behind a word of another class."""
-        follows_alike = np.zeros_like(self.of_class)
-        follows_alike[:, 1:] = self.of_class[:, :-1]
-        return nearest(self.of_class & ~follows_alike)
-
-    @cached_property
-    def closes_run(self) -> Int[ndarray, "class word"]:
-        """The nearest earlier word of a class before a word of another class."""
-        precedes_alike = np.zeros_like(self.of_class)
-        precedes_alike[:, :-1] = self.of_class[:, 1:]
-        return nearest(self.of_class & ~precedes_alike)
-
-    @cached_property
     def _from(self) -> Int[ndarray, "class row"]:
         """The first word of a class from each row on, and the number of words if none follows."""
         count = len(self.words)

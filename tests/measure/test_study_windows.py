@@ -33,8 +33,8 @@ def test_a_cut_window_of_an_encoder_is_closed(tmp_path):
 
 def test_a_text_needs_two_tokens_after_its_first(gpt2_folder, tmp_path):
     model = load_model(str(gpt2_folder))
-    one_each = ["a", "a.", "a.b"]
-    for number, text in enumerate(one_each):
+    texts = ["a", "a.", "a.b"]
+    for number, text in enumerate(texts):
         (tmp_path / f"{number}.txt").write_text(text)
     windows = edge_windows(model, [tmp_path], {"text"}, seed=0)
     assert sorted(map(len, windows)) == [3, 4]
