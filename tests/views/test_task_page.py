@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import escape
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,6 +18,7 @@ from headscope.errors import PatternError
 from headscope.printing import visible
 from headscope.views.task_page import MOST_BYTES, circuit_figure, task_page
 from headscope.views.task_page.drawing import COLOURS
+from headscope.views.task_page.layout import text_width
 
 RNG = np.random.default_rng
 
@@ -257,6 +259,22 @@ def test_no_label_overlaps_another_and_each_stands_in_its_box(browser, name, wid
     assert page.read("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_no_sign_is_wider_than_the_layout_takes_it_to_be(browser):
+    signs = [chr(code) for code in range(33, 127)] + list("−→↵…·’±×≤≥éèß語")
+    svg = "".join(f"<text>{escape(sign)}</text>" for sign in signs)
+    style = "font-family: sans-serif; font-size: 100px"
+    page = browser.open(f'<meta charset="utf-8"><svg style="{style}">{svg}</svg>')
+    widths = page.read(
+        "[...document.querySelectorAll('text')].map((t) => t.getComputedTextLength())"
+    )
+    wider = {
+        sign: width
+        for sign, width in zip(signs, widths, strict=True)
+        if width > text_width(sign, 100)
+    }
+    assert (len(widths), wider) == (len(signs), {})
+
+
 def texts_of(figure: str) -> list[str]:
     root = ElementTree.fromstring(figure)
     return [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -317,7 +335,9 @@ def test_heads_stand_above_the_role_that_they_act_from_and_layers_in_order():
 
 
 def test_the_result_is_the_title():
-    title = texts_of(circuit_figure(ioi()))[0]
+    root = ElementTree.fromstring(circuit_figure(ioi()))
+    lines = [node for node in root.iter() if "font-size:16.0px" in node.get("style", "")]
+    title = " ".join(node.text or "" for node in lines)
     # the share is of what replacing all heads takes, not of the metric (2.69)
     assert re.findall(r"[\d.]+", title) == ["8", "92", "5.86", "6", "0.02"]
 

@@ -69,17 +69,22 @@ def short(text: str, letters: int = _LONGEST) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """Width of a text in a sans-serif font, which differs by some per cent between fonts."""
+    """Width of a text in the widest of the common sans-serif fonts, DejaVu Sans.
+
+    A page takes the reader's own sans-serif font: text that fits in this one fits in all.
+    """
     width = 0.0
     for letter in text:
         if unicodedata.combining(letter):
             continue
-        if unicodedata.east_asian_width(letter) in "WF":
-            width += 1.0
-        elif letter in "iljtfrI.,:;'|!()[] \N{NO-BREAK SPACE}":
-            width += 0.36
+        if unicodedata.east_asian_width(letter) in "WF" or letter in "mW%@→…":
+            width += 1.02
+        elif letter in "iljtfrI.,:;·'’|/\\-!()[] \N{NO-BREAK SPACE}":
+            width += 0.41
+        elif letter in "wM#&+<=>^~−±×≤≥↵":
+            width += 0.87
         else:
-            width += 0.72 if letter.isupper() or letter in "mw−+→↵…%" else 0.58
+            width += 0.79 if letter.isupper() else 0.65
     return width * size
 
 
