@@ -115,9 +115,8 @@ def classify_heads(
     session.clock.lap("survey")
 
     # 4. choose precision
-    precision = _choose_precision(name, text, relations, settings, session)
-    model = session.models.model  # `loaded`, or the same model in the other precision
-    summed = baselines.parts(relations)
+    model, precision = _choose_precision(name, loaded, text, relations, settings, session)
+    summed = baselines.summed(relations)
     run_info = describe_input(model, of_attention(relations), corpora, settings)
     run_info = replace(run_info, precision=precision, **baselines.record(summed))
 
@@ -251,31 +250,31 @@ def _answered(model: LoadedModel, text: Text, settings: Settings) -> tuple[Text,
 
 def _choose_precision(
     name: Any,
+    loaded: LoadedModel,
     text: Text,
     relations: Sequence[Relation],
     settings: Settings,
     session: Session,
-) -> dict[str, Any] | None:
+) -> tuple[LoadedModel, dict[str, Any] | None]:
     """If it is left to the run, read the text's beginning in both precisions and keep one.
 
     Returns:
-        The choice as `run.json` states it; None if the precision was named.
+        The model in this precision, and the choice as `run.json` states it; None if the precision
+        was named.
     """
-    models = session.models
-    model = models.model
     # no measurement is needed where one precision is out of the question
     if settings.dtype != AUTO:
-        return None
+        return loaded, None
     if effects_among(relations):
-        return PrecisionCheck(WIDE, "what heads write is measured").record
+        return loaded, PrecisionCheck(WIDE, "what heads write is measured").record
     if not isinstance(name, str | Path):
-        return PrecisionCheck(model.dtype, IN_MEMORY).record
-    if reason := reason_for_wide(model):
-        return PrecisionCheck(WIDE, reason).record
+        return loaded, PrecisionCheck(loaded.dtype, IN_MEMORY).record
+    if reason := reason_for_wide(loaded):
+        return loaded, PrecisionCheck(WIDE, reason).record
     # both precisions read the same beginning, and the narrow one must give the same sums
     sums: dict[str, Tally] = {}
     for dtype in (WIDE, NARROW):
-        model = model if dtype == WIDE else models.narrow()
+        model = loaded if dtype == WIDE else session.models.narrow()
         sums[dtype] = sum_cells(
             model,
             text.beginning,
@@ -287,9 +286,10 @@ def _choose_precision(
         session.clock.lap(f"{dtype} beginning")
     precision = compare_precisions(sums[WIDE], sums[NARROW], sum(map(len, text.beginning)))
     if precision.dtype == WIDE:
-        models.open(name, **settings.loading())
+        # the weights were narrowed in place
+        model = session.models.open(name, **settings.loading())
         session.clock.lap("load again")
-    return precision.record
+    return model, precision.record
 
 
 def _describe_reading(

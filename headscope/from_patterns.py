@@ -112,12 +112,12 @@ def score_patterns(
     fixed = reference_baselines(attention_kind) if is_english else None
     notes = text_language.notes if natural else []
     baselines = fit_baselines(texts, relations, fixed=fixed)
-    parts = baselines.parts(relations)
+    summed = baselines.summed(relations)
     # one window at a time, as patterns may be made when they are asked for
     with progress_bar(progress, "scoring patterns", unit="windows", loads=False) as bar:
         pairs = arrays_of(patterns, texts, sinks=sinks)
         steps = Steps(bar, len(texts))
-        tally, scored = _tally(pairs, texts, parts, seed, sinks=sinks, advance=steps.advance)
+        tally, scored = _tally(pairs, texts, summed, seed, sinks=sinks, advance=steps.advance)
     run_info = RunInfo(
         model={"name": name, "layers": tally.layers, "heads": tally.heads},
         types=sorted({relation.type for relation in relations}),
@@ -126,7 +126,7 @@ def score_patterns(
         language=text_language.record if natural else None,
         notes=[*_notes(texts, tally), *notes, *baselines.notes],
         text_read={"documents": _documents_of_text(texts)},
-        **baselines.record(parts),
+        **baselines.record(summed),
     )
     # verdicts, of which some wait for surrogates that read the patterns again
     weighed = weigh_run(tally, relations, seed=seed, run_info=run_info)
@@ -136,7 +136,7 @@ def score_patterns(
     beginnings = [window.cut(LONGEST) for window in scored]
     surrogate_text = SurrogateText(
         windows=beginnings,
-        baselines=baselines.baselines,
+        choices=baselines.choices,
         tokens=tokens_again(sum(map(len, scored))),
         seed=seed,
     )

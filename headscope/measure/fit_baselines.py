@@ -32,8 +32,8 @@ ENOUGH = 200
 class FittedBaselines:
     """The baselines of relations on a text, and the rates of all baselines."""
 
-    baselines: dict[str, ChosenBaseline]
-    """Baselines by relation; relations without a baseline or a query are absent."""
+    choices: dict[str, ChosenBaseline]
+    """The chosen baseline of each relation; relations without a baseline or a query are absent."""
     rates: dict[str, dict[str, Any]]
     """Facts by relation: `baseline`, the name of the one that is taken at most queries;
     `baseline_rate`, the share of the text's queries that it gets right; `reference_rate`, the same
@@ -43,9 +43,9 @@ class FittedBaselines:
     notes: tuple[str, ...] = ()
     """Notes on fixed baselines that do not fit the text."""
 
-    def parts(self, relations: Sequence[Relation]) -> list[Relation]:
+    def summed(self, relations: Sequence[Relation]) -> list[Relation]:
         """The relations and what is summed beside them; see `with_parts`. Effects are last."""
-        return [*with_parts(of_attention(relations), self.baselines), *effects_among(relations)]
+        return [*with_parts(of_attention(relations), self.choices), *effects_among(relations)]
 
     def record(self, relations: Sequence[Relation]) -> dict[str, Any]:
         """Fields of the run's record: the baselines, and the names of the sums beside relations."""
@@ -107,7 +107,7 @@ def fit_baselines(
     # a relation without a query on this text has no baseline
     tested = [relation for relation in tested if hits[relation.id].count]
     return FittedBaselines(
-        baselines={relation.id: choices[relation.id] for relation in tested},
+        choices={relation.id: choices[relation.id] for relation in tested},
         rates={
             relation.id: _rates(
                 hits[relation.id], compared[relation.id], reference.get(relation.id)

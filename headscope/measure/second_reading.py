@@ -66,7 +66,7 @@ class SecondReading:
             partial(rows_of_model, self.model),
             SurrogateText(
                 windows=beginnings,
-                baselines=self.baselines.baselines,
+                choices=self.baselines.choices,
                 tokens=tokens_again(self.sums.tokens),
                 seed=self.seed,
             ),

@@ -81,7 +81,7 @@ class SurrogateText:
     """Windows that surrogates may be fitted and judged on."""
 
     windows: Sequence[Window]
-    baselines: Mapping[str, ChosenBaseline]
+    choices: Mapping[str, ChosenBaseline]
     """The baseline of each relation by its name; without one all its queries count as hard."""
     tokens: int
     """To read again, to the end of a window."""
@@ -143,7 +143,7 @@ def choose_windows(text: SurrogateText, relations: Sequence[Relation]) -> list[W
         window_pairs = WindowPairs(candidate)
         for number, relation in enumerate(relations):
             targets = targets_to_judge(relation, window_pairs)
-            baseline = text.baselines.get(relation.id)
+            baseline = text.choices.get(relation.id)
             if baseline is not None and len(targets):
                 targets = window_pairs.compared(relation, baseline).hard
             counts[row, number] = len(targets.queries)

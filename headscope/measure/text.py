@@ -109,7 +109,7 @@ class Text:
 
     def needed_by(self, baselines: FittedBaselines) -> Text:
         """The windows to read: without a baseline nothing is compared on the challenge set."""
-        return self if baselines.baselines else replace(self, challenge=())
+        return self if baselines.choices else replace(self, challenge=())
 
 
 def prepare_text(

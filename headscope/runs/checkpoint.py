@@ -60,8 +60,8 @@ class RunCheckpoint:
     def __init__(self, folder: RunFolder | None, *, overwrite: bool = False) -> None:
         self.folder, self.overwrite = folder, overwrite
         self._last = time.monotonic()
-        self._write: Callable[[Path], None] = lambda path: None
-        """Writes the checkpoint of the run that `begin` has named to a file."""
+        self._write_sums_to: Callable[[Path], None] = lambda path: None
+        """Writes the sums of the run that `begin` has named to a file."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the run folder; see `RunFolder.locked`."""
@@ -94,7 +94,7 @@ class RunCheckpoint:
         if self.folder is None:
             return
         # the newest of two places counts
-        self._write = partial(_write, run=run, text=text, sums=sums)
+        self._write_sums_to = partial(_write_sums, run=run, text=text, sums=sums)
         checkpoints = [path for path in _places(self.folder) if path.is_file()]
         # a checkpoint of another run is refused, or is removed when the run may be replaced
         if checkpoints:
@@ -119,7 +119,7 @@ class RunCheckpoint:
         if self.folder is None or time.monotonic() - self._last < every:
             return
         try:
-            self._write(self.folder.checkpoint)
+            self._write_sums_to(self.folder.checkpoint)
         except WriteError as error:
             raise self._stopped(self.folder, error) from error
         # what was kept elsewhere while the disk was full is older now
@@ -133,7 +133,7 @@ class RunCheckpoint:
         # the checkpoint that was there stays whole until a new one is
         for path in _places(folder):
             with suppress(WriteError):
-                self._write(path)
+                self._write_sums_to(path)
                 where = f"the sums are kept in {path.parent}"
                 break
         # the one before may still be there
@@ -170,7 +170,7 @@ def _places(folder: RunFolder) -> list[Path]:
     return places
 
 
-def _write(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:
+def _write_sums(path: Path, run: dict[str, Any], text: TextWindows, sums: Sums) -> None:
     header = {
         "run": run,
         "names": list(text.paths),

@@ -30,7 +30,7 @@ from headscope.statistics.conditions import (
     Q_VALUE,
     has_no_interval,
 )
-from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
+from headscope.statistics.estimates import NO_RATES, BaselineRates, weigh
 from headscope.statistics.ratio import Z_95
 from headscope.statistics.tags import with_thresholds
 from headscope.stimuli.natural_text import TEXT
@@ -70,14 +70,14 @@ class StoppingRule:
     def __init__(
         self,
         relations: Sequence[Relation],
-        baselines: Baselines,
+        rates: BaselineRates,
         tokens: int,
         synthetic: Sequence[Window] = (),
         *,
         read_all: bool = False,
     ) -> None:
         """Before anything is read."""
-        self._relations, self._baselines, self._tokens = relations, baselines, tokens
+        self._relations, self._rates, self._tokens = relations, rates, tokens
         # a short text has too few queries to foresee by them what the rest will say
         self._shares = [s for s in SHARES if s * tokens >= LEAST_TOKENS and not read_all]
         # documents of each other stimulus, the last of which has the largest number
@@ -132,7 +132,7 @@ class StoppingRule:
             }
         # later each stimulus is judged by the tags of its own relations
         evidence = PartialEvidence(
-            tally, self._relations, baselines=self._baselines, interim_tests=max(1, number)
+            tally, self._relations, rates=self._rates, interim_tests=max(1, number)
         )
         expected = {
             name: evidence.tag_changes(
@@ -226,7 +226,7 @@ class PartialEvidence:
         tally: Tally,
         relations: Sequence[Relation],
         *,
-        baselines: Baselines = NO_BASELINES,
+        rates: BaselineRates = NO_RATES,
         interim_tests: int = 1,
     ) -> None:
         """Weigh the sums so far as a run that ends here would.
@@ -234,16 +234,16 @@ class PartialEvidence:
         Args:
             tally: the sums.
             relations: every relation of the run, as all of them count for q values.
-            baselines: rates of baselines.
+            rates: rates of baselines.
             interim_tests: rounds after which the run tested if it could stop.
         """
         thresholds = {relation.id: relation.thresholds for relation in relations}
         # resamples only narrow the interval of the lift, which no margin below reads
-        evidence = weigh(tally, relations, seed=0, baselines=baselines)
+        evidence = weigh(tally, relations, seed=0, rates=rates)
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * interim_tests)
         table = with_thresholds(evidence, thresholds)
         self._rows_of = dict(iter(table.groupby("id", sort=False)))
-        self._baselines = baselines
+        self._rates = rates
 
     def tag_changes(self, relations: Iterable[Relation], share: float) -> ExpectedTagChanges:
         """The tags that the rest of the text is expected to change.
@@ -301,7 +301,7 @@ class PartialEvidence:
             return {}
         if relation.thresholds.beat_baseline_by is not None:
             # so few change too easily to be waited for
-            hard_queries = self._baselines.get(relation.id, {}).get("hard_queries", 0)
+            hard_queries = self._rates.get(relation.id, {}).get("hard_queries", 0)
             if hard_queries < MIN_QUERIES or not rows.has("hard_low").all():
                 return {}
         return _margins(rows, share)

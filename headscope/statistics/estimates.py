@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,9 +35,9 @@ from headscope.statistics.ratio import (
 )
 from headscope.statistics.relation_sums import RelationSums, TallySums
 
-Baselines = Mapping[str, Mapping[str, Any]]
+BaselineRates = Mapping[str, Mapping[str, Any]]
 """Rates of baselines on a text; see `rates` of `headscope.measure.fit_baselines`."""
-NO_BASELINES: Baselines = MappingProxyType({})
+NO_RATES: BaselineRates = MappingProxyType({})
 _COMPARED_COLUMNS = (*HARD_COLUMNS, *TOP_COLUMNS, *TEXT_COLUMNS.values())
 _Columns = dict[str, Any]
 """Columns of a table by name: an element for each head, or a value that holds for all of them."""
@@ -48,7 +48,7 @@ def weigh(
     relations: Sequence[Relation],
     *,
     seed: int,
-    baselines: Baselines = NO_BASELINES,
+    rates: BaselineRates = NO_RATES,
 ) -> pd.DataFrame:
     """The evidence table, a row per head × relation that had a query, without verdicts.
 
@@ -67,8 +67,8 @@ def weigh(
         if isinstance(relation, Effect):
             columns = _effect_columns(relation, relation_sums, sums)
         else:
-            baseline = baselines.get(relation.id, {})
-            columns = _attention_columns(relation, relation_sums, sums, baseline)
+            relation_rates = rates.get(relation.id, {})
+            columns = _attention_columns(relation, relation_sums, sums, relation_rates)
         names = {"type": relation.type, "relation": relation.name, "id": relation.id}
         tables.append(columns | names)
     if not tables:
@@ -114,7 +114,7 @@ def _lift_columns(
 
 
 def _attention_columns(
-    relation: Relation, sums: RelationSums, tally_sums: TallySums, baseline: Mapping[str, Any]
+    relation: Relation, sums: RelationSums, tally_sums: TallySums, rates: Mapping[str, Any]
 ) -> _Columns:
     # below the threshold no tag needs the dearer interval from resamples
     bounded = sums.mean(sums.target) >= relation.thresholds.threshold
@@ -128,53 +128,52 @@ def _attention_columns(
         "hit_rate": hit_rate,
         "chance": float(sums.chance.sum() / queries),
         "mass_error": sums.margin_of_error(sums.target),
-        "baseline": baseline.get("baseline", ""),
-        "baseline_rate": baseline.get("baseline_rate", np.nan),
+        "baseline": rates.get("baseline", ""),
+        "baseline_rate": rates.get("baseline_rate", np.nan),
         "matched_control": np.nan,
     }
     matched_control = tally_sums.of(relation, MATCHED_CONTROL)
     if matched_control is not None:
         columns["matched_control"] = matched_control.mean(matched_control.control)
-    return columns | _hard_columns(relation, tally_sums, baseline)
+    return columns | _hard_columns(relation, tally_sums, rates)
 
 
-def _hard_columns(
-    relation: Relation, tally_sums: TallySums, baseline: Mapping[str, Any]
-) -> _Columns:
+def _hard_columns(relation: Relation, tally_sums: TallySums, rates: Mapping[str, Any]) -> _Columns:
     columns: _Columns = dict.fromkeys(_COMPARED_COLUMNS, np.nan)
     # no hard query was found, which is other than that none was looked for
     if relation.baseline is not None:
         columns["hard_n"] = columns["text_hard_n"] = 0.0
     hard, easy = (tally_sums.of(relation, part) for part in (HARD, EASY))
-    if hard is None or not baseline.get("baselines"):
+    corners = rates.get("baselines")
+    if hard is None or not corners:
         return columns
-    rates = preference(hard, easy, baseline["baselines"])
+    preferences = preference(hard, easy, corners)
     top = top_rate(hard)
     columns |= {
         "hard_n": float(hard.divisor.sum()),
-        "hard_rate": rates.rate,
-        "hard_low": rates.low,
-        "hard_high": rates.high,
-        "easy_rate": rates.easy_rate,
-        "hard_baseline_rate": rates.baseline_rate,
+        "hard_rate": preferences.rate,
+        "hard_low": preferences.low,
+        "hard_high": preferences.high,
+        "easy_rate": preferences.easy_rate,
+        "hard_baseline_rate": preferences.baseline_rate,
         "top_rate": top.rate,
         "top_low": top.low,
         "top_high": top.high,
     }
     # what the verdict would rest on without the challenge set
-    hard = of_text_alone(hard)
+    hard = hard.of_text_alone()
     if not hard.divisor.any():
         return columns
-    easy = None if easy is None else of_text_alone(easy)
+    easy = None if easy is None else easy.of_text_alone()
     if easy is not None and not easy.divisor.any():
         easy = None
-    rates = preference(hard, easy, baseline["baselines"])
+    preferences = preference(hard, easy, corners)
     return columns | {
         "text_hard_n": float(hard.divisor.sum()),
-        "text_hard_rate": rates.rate,
-        "text_hard_low": rates.low,
-        "text_hard_high": rates.high,
-        "text_hard_baseline_rate": rates.baseline_rate,
+        "text_hard_rate": preferences.rate,
+        "text_hard_low": preferences.low,
+        "text_hard_high": preferences.high,
+        "text_hard_baseline_rate": preferences.baseline_rate,
     }
 
 
@@ -300,19 +299,19 @@ def preference(
     """
     # a head may follow a baseline that is right at hard queries and wrong at easy ones
     bound = MixtureBound(corners)
-    rate = hard.mean(hard.hits)
-    easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.hits)
+    rate = hard.mean(hard.preference)
+    easy_rate = np.ones_like(rate) if easy is None else easy.mean(easy.preference)
     if hard.blocks < MIN_BLOCKS:
         low = high = np.full_like(rate, np.nan)
     else:
         queries = float(hard.divisor.sum())
-        influence = ratio_influence(hard.hits, hard.divisor)
+        influence = ratio_influence(hard.preference, hard.divisor)
         error = influence_error(influence, hard.blocks)
         half_width = student_half_width(error, hard.blocks)
         # near 0 and 1 a mean of few queries is skewed, as a share is, and Student's t is not
         effective = effective_queries(rate, half_width, queries)
         if easy is not None:
-            easy_influence = ratio_influence(easy.hits, easy.divisor)
+            easy_influence = ratio_influence(easy.preference, easy.divisor)
             influence = influence - bound.slope(easy_rate) * easy_influence
         interval = rate_interval(rate, influence, queries=effective, items=hard.blocks)
         largest_low = wilson_interval(np.ones(1), queries).low
@@ -324,15 +323,6 @@ def preference(
         high=high,
         easy_rate=easy_rate,
         baseline_rate=bound.at(easy_rate),
-    )
-
-
-def of_text_alone(sums: RelationSums) -> RelationSums:
-    """The sums of compared queries without those of the challenge set."""
-    return replace(
-        sums,
-        hits=sums.hits - sums.control,
-        divisor=sums.divisor - sums.chance[:, None],
     )
 
 
@@ -351,11 +341,11 @@ def top_rate(hard: RelationSums) -> TopRate:
     """The share with its 95 % interval, the wider of Wilson's for a share and Student's over
     blocks of documents; NaN with fewer than eight blocks.
     """
-    rate = hard.mean(hard.target)
+    rate = hard.mean(hard.top_queries)
     if hard.blocks < MIN_BLOCKS:
         unknown = np.full_like(rate, np.nan)
         return TopRate(rate, unknown, unknown)
-    influence = ratio_influence(hard.target, hard.divisor)
+    influence = ratio_influence(hard.top_queries, hard.divisor)
     queries = float(hard.divisor.sum())
     interval = rate_interval(rate, influence, queries=queries, items=hard.blocks)
     return TopRate(rate, interval.low, interval.high)

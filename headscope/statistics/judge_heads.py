@@ -1,8 +1,8 @@
 """Judging: from the sums of a run to evidence, tags and heads.
 
 `weigh_run` makes the evidence of a tally (`headscope.statistics.estimates.weigh`) and its verdicts
-(`headscope.statistics.tags.verdicts`). `WeighedRun.surrogate_requests` are the tags that need a
-surrogate; `WeighedRun.judge` adds their scores, gives the verdicts again, and makes the table of
+(`headscope.statistics.tags.with_verdicts`). `WeighedRun.surrogate_requests` are the tags that need
+a surrogate; `WeighedRun.judge` adds their scores, gives the verdicts again, and makes the table of
 heads (`headscope.statistics.head_table.head_table`).
 """
 
@@ -30,7 +30,6 @@ from headscope.relations.relation import (
     PARTIAL_SINK,
     Checked,
     Relation,
-    Threshold,
 )
 from headscope.statistics.columns import (
     EFFECT_COLUMNS,
@@ -40,7 +39,6 @@ from headscope.statistics.columns import (
     PRELIMINARY,
     REPLICATES,
     SURROGATE_COLUMNS,
-    TEXT_COLUMNS,
     strongest_effects_first,
 )
 from headscope.statistics.conditions import (
@@ -51,20 +49,19 @@ from headscope.statistics.conditions import (
     MIN_HARD,
     TIMES_CONTROL,
 )
-from headscope.statistics.estimates import NO_BASELINES, Baselines, weigh
+from headscope.statistics.estimates import NO_RATES, BaselineRates, weigh
 from headscope.statistics.general_labels import TIMES_LABEL, general_labels
 from headscope.statistics.head_table import head_table, types_of_heads
 from headscope.statistics.ratio import LEVEL, RESAMPLES
-from headscope.statistics.replication import replicates
 from headscope.statistics.result import Result, RunInfo
 from headscope.statistics.surrogate import SurrogateScore
 from headscope.statistics.tags import (
     FEWEST_DOCUMENTS,
-    TAGGED,
     decidable_relations,
     is_preliminary,
-    verdicts,
+    thresholds_of,
     with_thresholds,
+    with_verdicts,
 )
 from headscope.stimuli.natural_text import TEXT
 
@@ -94,14 +91,14 @@ class RunSums(NamedTuple):
 
     tally: Tally
     seed: int
-    baselines: Baselines = NO_BASELINES
+    rates: BaselineRates = NO_RATES
     """Rates of baselines on the text."""
     interim_tests: int = 1
     """Rounds after which the run tested if it could stop."""
 
     def evidence(self, relations: Sequence[Relation]) -> pd.DataFrame:
         """Evidence on relations or effects, without verdicts."""
-        evidence = weigh(self.tally, relations, seed=self.seed, baselines=self.baselines)
+        evidence = weigh(self.tally, relations, seed=self.seed, rates=self.rates)
         # Bonferroni's correction: a run that tested several times had as many chances
         evidence["q_value"] = np.minimum(1.0, evidence["q_value"] * self.interim_tests)
         return evidence
@@ -116,30 +113,6 @@ class RunSums(NamedTuple):
         return evidence.rename(columns=EFFECT_NAMES)[EFFECT_COLUMNS]
 
 
-def thresholds_of(relations: Sequence[Relation]) -> dict[str, Threshold]:
-    """Thresholds of relations by their full names."""
-    return {relation.id: relation.thresholds for relation in relations}
-
-
-def with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """Evidence with thresholds and the columns that follow from them.
-
-    These are `verdict`, `tagged`, `replicates` and `text_verdict`.
-    """
-    judged = table.assign(replicates=replicates(table))
-    verdict = verdicts(judged)
-    # what the verdict would be without the challenge set
-    of_text = table.assign(
-        **{column: table[name] for column, name in TEXT_COLUMNS.items() if name in table}
-    )
-    of_text = of_text.assign(replicates=replicates(of_text))
-    return judged.assign(
-        verdict=verdict,
-        tagged=verdict == TAGGED,
-        text_verdict=verdicts(of_text),
-    )
-
-
 def weigh_run(
     tally: Tally,
     relations: Sequence[Relation],
@@ -152,8 +125,8 @@ def weigh_run(
     Raises:
         CorpusError: no relation found a query.
     """
-    baselines: Baselines = run_info.baselines or {}
-    sums = RunSums(tally, seed, baselines, run_info.interim_tests)
+    rates: BaselineRates = run_info.baselines or {}
+    sums = RunSums(tally, seed, rates, run_info.interim_tests)
     attention = of_attention(relations)
     evidence = sums.evidence(attention)
 

@@ -6,7 +6,7 @@ blocks, from resamples or by Student's t.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from einops import rearrange
@@ -64,6 +64,31 @@ class RelationSums:
     def excess(self) -> Float[ndarray, "block head"]:
         """Sums on targets less those on controls."""
         return np.asarray(self.target - self.control)
+
+    @property
+    def preference(self) -> Float[ndarray, "block head"]:
+        """Of hard or easy queries: sums of the preference for targets; see `Tally`."""
+        return self.hits
+
+    @property
+    def top_queries(self) -> Float[ndarray, "block head"]:
+        """Of hard or easy queries: how many have more attention on a target than on any other key.
+
+        Sinks are left out.
+        """
+        return self.target
+
+    def of_text_alone(self) -> RelationSums:
+        """Of hard or easy queries: those that do not lie in the challenge set.
+
+        Their `top_queries` stay as they are, as a tally does not tell them apart.
+        """
+        of_challenge, queries_of_challenge = self.control, self.chance
+        return replace(
+            self,
+            hits=self.hits - of_challenge,
+            divisor=self.divisor - queries_of_challenge[:, None],
+        )
 
     def mean(self, sums: Float[ndarray, "block head"]) -> Float[ndarray, " head"]:
         """Sums over all blocks for each query; NaN for a head without any."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,13 @@ import pandas as pd
 from jaxtyping import Int
 from numpy import ndarray
 
-from headscope.relations.relation import Threshold
+from headscope.relations.relation import Relation, Threshold
 from headscope.statistics.columns import (
     EFFECT_NUMBERS,
     EVIDENCE_COLUMNS,
     GENERAL,
     PRELIMINARY,
+    TEXT_COLUMNS,
 )
 from headscope.statistics.condition import Numbers
 from headscope.statistics.conditions import (
@@ -28,6 +29,7 @@ from headscope.statistics.conditions import (
     inconclusive,
     is_open,
 )
+from headscope.statistics.replication import replicates
 from headscope.stimuli.stimulus import MIN_DOCUMENTS
 
 UNCLASSIFIED = "unclassified"
@@ -60,6 +62,11 @@ _RANKS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 def is_sink(relation: pd.Series) -> pd.Series:
     """Mark relations, by their full names, that are attention sinks."""
     return relation.isin(SINK_RELATIONS)
+
+
+def thresholds_of(relations: Sequence[Relation]) -> dict[str, Threshold]:
+    """Thresholds of relations by their full names."""
+    return {relation.id: relation.thresholds for relation in relations}
 
 
 def with_thresholds(evidence: pd.DataFrame, thresholds: Mapping[str, Threshold]) -> pd.DataFrame:
@@ -128,6 +135,25 @@ def _same_heads(
     row_of[relation, head_number] = np.arange(len(table))
     paired = paired_relations[relation]
     return np.asarray(row_of[paired, head_number])
+
+
+def with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """Evidence with thresholds and the columns that follow from them.
+
+    These are `verdict`, `tagged`, `replicates` and `text_verdict`.
+    """
+    judged = table.assign(replicates=replicates(table))
+    verdict = verdicts(judged)
+    # what the verdict would be without the challenge set
+    of_text = table.assign(
+        **{column: table[name] for column, name in TEXT_COLUMNS.items() if name in table}
+    )
+    of_text = of_text.assign(replicates=replicates(of_text))
+    return judged.assign(
+        verdict=verdict,
+        tagged=verdict == TAGGED,
+        text_verdict=verdicts(of_text),
+    )
 
 
 def verdicts(table: pd.DataFrame) -> pd.Series:

@@ -71,7 +71,7 @@ def test_one_baseline_is_chosen_on_the_whole_text_that_fits_it_best():
     found = fit_baselines(texts([number % 5 != 0 for number in range(40)]), OBJECT)
     (rates,) = found.rates.values()
     assert rates["baseline_rate"] == 0.8
-    (part,) = [p for p in found.parts(OBJECT) if p.name == "obj:dep>head/hard"]
+    (part,) = [p for p in found.summed(OBJECT) if p.name == "obj:dep>head/hard"]
     near, far = window(0, far=False), window(1, far=True)
     assert (len(targets_of(part, near)), len(targets_of(part, far))) == (1, 0)
 
@@ -146,7 +146,7 @@ def test_the_bar_is_above_a_chain_of_two_rules():
     row = ReferenceBaseline(chosen, "6-words-back", queries=100, rate=0.5)
     found = fit_baselines(windows, [relation], fixed={relation.id: row})
     rates = {}
-    for part in found.parts([relation])[1:]:
+    for part in found.summed([relation])[1:]:
         side = part.name.rpartition("/")[2]
         right = asked = 0
         for window in windows if side in ("easy", "hard") else ():
@@ -259,7 +259,7 @@ def test_the_challenge_set_counts_for_hard_and_easy_queries_alone():
     found = fit_baselines(texts([False] * 30 + [True] * 10), OBJECT, challenge)
     (rates,) = found.rates.values()
     assert (rates["baseline_rate"], rates["hard_queries"]) == (0.75, 20)
-    parts = {part.name.rpartition("/")[2]: part for part in found.parts(OBJECT)[1:]}
+    parts = {part.name.rpartition("/")[2]: part for part in found.summed(OBJECT)[1:]}
     assert set(parts) == {MATCHED_CONTROL, "hard", "easy"}
     assert targets_of(parts["hard"], challenge[0]).query.tolist() == [5]
     assert targets_of(parts["easy"], challenge[0]).query.tolist() == []

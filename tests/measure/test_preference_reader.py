@@ -45,7 +45,7 @@ def text(length: int) -> tuple[list[Window], list[Relation]]:
     relations = [
         r for r in relations_of(["syntactic", "coreference", "lexical"]) if r.baseline is not None
     ]
-    return windows, fit_baselines(windows, relations).parts(relations)
+    return windows, fit_baselines(windows, relations).summed(relations)
 
 
 @pytest.mark.parametrize("logarithms", [False, True])
@@ -117,7 +117,7 @@ def test_a_late_tile_that_equals_the_last_tile_of_a_layout_is_read_by_both_reade
     fused = models["fused"]
     windows = hs.windows("gum", fused.tokenizer, max_length=250, max_tokens=8_000)
     relations = [r for r in relations_of(["coreference"]) if r.baseline is not None]
-    parts = fit_baselines(windows, relations).parts(relations)
+    parts = fit_baselines(windows, relations).summed(relations)
     window = window_compared_at_its_end(windows, parts)
     rows = len(window) - LATE
     monkeypatch.setattr(
@@ -152,7 +152,7 @@ def test_the_most_attention_is_counted_at_the_queries_that_are_compared() -> Non
     tokenizer = load_tokenizer("mini", mini_folder())
     windows: list[Window] = hs.windows("gum", tokenizer, max_length=128, max_tokens=4_000)
     relations = [r for r in relations_of(["syntactic", "lexical"]) if r.baseline is not None]
-    parts = fit_baselines(windows, relations).parts(relations)
+    parts = fit_baselines(windows, relations).summed(relations)
     without_candidates = 0
     for window in windows:
         pairs = WindowPairs(window)

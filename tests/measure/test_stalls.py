@@ -107,7 +107,7 @@ def read_counts(
     windows = hs.windows("gum", model.tokenizer, max_length=length, max_tokens=3 * length)
     # with hard and easy queries, which have a reader of their own
     relations = relations_of(TYPES)
-    summed = fit_baselines(windows, relations).parts(relations)
+    summed = fit_baselines(windows, relations).summed(relations)
     dealt = TextBlocks().deal(windows)
     config = StimulusConfig(model.tokenizer, model.vocabulary_size, 96, 0, 2, ())
     repeats = all_stimuli()["repeat"].windows(config)[:2]

@@ -154,9 +154,9 @@ def test_once_all_is_read_the_margins_are_those_of_the_verdicts(case, without, i
     relations = CASES[case]
     tally = around_every_threshold(relations, np.random.default_rng(len(case)), without=without)
     thresholds = {relation.id: relation.thresholds for relation in relations}
-    evidence = weigh(tally, relations, seed=0, baselines=FACTS)
+    evidence = weigh(tally, relations, seed=0, rates=FACTS)
     evidence["q_value"] = np.minimum(1, interim_tests * evidence["q_value"])
-    partial = PartialEvidence(tally, relations, baselines=FACTS, interim_tests=interim_tests)
+    partial = PartialEvidence(tally, relations, rates=FACTS, interim_tests=interim_tests)
     table = with_thresholds(evidence, thresholds)
     failed = failures(table)
     named = set()
@@ -188,8 +188,8 @@ def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
     whole = around_every_threshold(relations, np.random.default_rng(blocks))
     part = beginning(whole, blocks)
     thresholds = {relation.id: relation.thresholds for relation in relations}
-    partial = PartialEvidence(part, relations, baselines=FACTS)
-    evidence = weigh(part, relations, seed=0, baselines=FACTS)
+    partial = PartialEvidence(part, relations, rates=FACTS)
+    evidence = weigh(part, relations, seed=0, rates=FACTS)
     tagged = verdicts(with_thresholds(evidence, thresholds)).to_numpy() == TAGGED
     assert tagged.any()
     share = blocks / BLOCKS
@@ -197,7 +197,7 @@ def test_no_tag_that_the_same_sums_give_is_expected_away(case, blocks):
     assert partial.tag_changes(relations, share).tags >= tagged.sum()
     for relation in relations:
         for head in np.flatnonzero(tagged & (evidence["id"] == relation.id)) % HEADS_AROUND:
-            alone = PartialEvidence(one_head(part, head), [relation], baselines=FACTS)
+            alone = PartialEvidence(one_head(part, head), [relation], rates=FACTS)
             assert alone.expected_tags([relation], share) > EXPECTED_AT_MOST
 
 
@@ -208,7 +208,7 @@ def test_an_interval_narrows_with_the_root_of_the_text():
     tally.target[:16] = 0.9 * 20
     tally.hits[:16, 1, 0, 0] = np.resize([8.0, 12.0], 16)
     facts = {SYNTAX.id: {"hard_queries": 1280, "baselines": [[1.0, 0.1], [0.0, 0.4]]}}
-    margins = PartialEvidence(tally, [SYNTAX], baselines=facts).margins(SYNTAX, 0.25)
+    margins = PartialEvidence(tally, [SYNTAX], rates=facts).margins(SYNTAX, 0.25)
     margin = margins[HARD_QUERIES]
     # Student's interval by hand, with t = 2.131450 for 15 degrees of freedom
     half = 2.131450 * np.std([0.4, 0.6] * 8, ddof=1) / 4

@@ -25,7 +25,6 @@ from headscope.statistics.estimates import weigh
 from headscope.statistics.head_lists import undecided
 from headscope.statistics.head_table import head_table
 from headscope.statistics.in_words import reasons
-from headscope.statistics.judge_heads import with_verdicts
 from headscope.statistics.result import by_name
 from headscope.statistics.tag_counts import TagCounts, tag_counts
 from headscope.statistics.tags import (
@@ -38,6 +37,7 @@ from headscope.statistics.tags import (
     is_undecided,
     verdicts,
     with_thresholds,
+    with_verdicts,
 )
 from headscope.views.head_account import explain_tags
 from headscope.views.report.wording import threshold_sensitivity

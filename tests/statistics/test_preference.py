@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headscope.statistics.estimates import of_text_alone, preference, top_rate
+from headscope.statistics.estimates import preference, top_rate
 from headscope.statistics.relation_sums import RelationSums
 
 BLOCKS = 10
@@ -25,7 +25,7 @@ def sums() -> RelationSums:
 
 
 def test_the_text_alone_has_neither_the_queries_nor_the_hits_of_the_challenge_set():
-    alone = of_text_alone(sums())
+    alone = sums().of_text_alone()
     assert alone.divisor.sum() == 40
     corners = [[1.0, 0.0]]
     assert preference(sums(), None, corners).rate == pytest.approx(3 / 6)

@@ -12,7 +12,6 @@ from headscope.relations.relation import Threshold
 from headscope.runs.listing import list_heads
 from headscope.statistics.conditions import LEAST_REPLICATES, MAX_Q
 from headscope.statistics.in_words import reasons
-from headscope.statistics.judge_heads import with_verdicts
 from headscope.statistics.replication import COMMON, NOISE, replicates
 from headscope.statistics.tags import (
     INCONCLUSIVE,
@@ -20,6 +19,7 @@ from headscope.statistics.tags import (
     TAGGED,
     UNIDENTIFIABLE,
     with_thresholds,
+    with_verdicts,
 )
 
 RULE = Threshold(0.2, "a source", "its target", beat_baseline_by=0.05, surrogate_share=0.2)

@@ -107,7 +107,7 @@ def pattern(window: Window, choice: Choice, noise: float) -> np.ndarray:
 def scored(patterns, windows, asked, progress) -> SurrogateScore:
     """The score of the only head of some patterns."""
     requests = [SurrogateRequest(layer=0, head=0, relation=0)]
-    text = SurrogateText(windows, baselines={}, tokens=12_000, seed=0)
+    text = SurrogateText(windows, choices={}, tokens=12_000, seed=0)
     read = partial(rows_of_patterns, patterns)
     rows = read_surrogate_rows(read, text, [asked], requests, progress=progress)
     (score,) = score_surrogates(rows, [asked], requests, progress=progress).values()
