@@ -49,6 +49,7 @@ def questions_of(window: Window) -> pd.DataFrame:
     rows = pd.DataFrame({"query": of_answers.query, "key": of_answers.first})
     rows = rows.groupby("query", as_index=False)["key"].min()
     depths = np.array(DEPTHS)
+    # shipped haystacks ask at every depth, so that the order of answers tells it exactly
     if len(rows) == len(DEPTHS):
         return rows.assign(depth=depths[rows["key"].argsort().argsort()])
     percent = 100 * rows["key"].to_numpy() / end

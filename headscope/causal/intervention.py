@@ -106,6 +106,7 @@ class Replacement(AttentionChange):
         values = call.value[:, group_of_replaced]
         pattern = self.pattern(call).to(values)
         mixed = (pattern @ values).transpose(1, 2)
+        # the layer's own attention runs only for heads that keep it
         if replaced == list(range(heads)):
             return mixed.contiguous()
         output = call.output()

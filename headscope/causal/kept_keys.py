@@ -85,6 +85,7 @@ class TokensOnKeys(AttentionChange):
 
     def read(self, call: AttentionCall) -> list[tuple[Float[Tensor, "item head position"], Tensor]]:
         """Attention of the tokens of each window in turn, and what their heads read: z."""
+        # tokens of one window stand together and look at the same keys
         windows, counts = torch.unique_consecutive(self.window, return_counts=True)
         rows = []
         stop = 0

@@ -174,6 +174,7 @@ def _batches_of(
     limit = batch_tokens_on(device)
     while start < len(ordered):
         stop = start + 1
+        # rows join until padding would pass the limit, or too little would be shared
         while stop < len(ordered):
             width = max(len(members[0].tokens) for members in ordered[start : stop + 1])
             shares_less = ordered[stop][0].shared - ordered[start][0].shared > NEAR

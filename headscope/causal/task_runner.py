@@ -137,6 +137,7 @@ class TaskRunner:
         Below the first of these heads all such runs are the same, so that they begin there.
         """
         kept_heads = set(heads)
+        # up to the first layer with a kept head, the run is the one with all heads replaced
         first = min((layer for layer, _ in kept_heads), default=0)
         replaced = heads_by_layer([h for h in self.heads if h not in kept_heads and h[0] >= first])
 
@@ -276,6 +277,7 @@ class TaskRunner:
         batches = [clean.batch for clean in self.clean_batches]
         values = [read(clean.run) for clean in self.clean_batches]
         means = None
+        # a mean is that of all prompts, so that all batches are read before one is changed
         if self.method in ("mean", "position"):
             sums = TokenSums(by_position=self.method == "position")
             for batch, value in zip(batches, values, strict=True):

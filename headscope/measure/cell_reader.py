@@ -47,6 +47,7 @@ class CellReader:
         self._batch = batch
         self._selection = selection
         self._logarithms = logarithms
+        # rows late in each window tell where sinks are, before other rows leave them out
         self._late = late_tiles(batch.windows)
         self._parts = () if selection is None else selection.parts
         self.requests: list[Request] = [*self._late, *(part.request for part in self._parts)]

@@ -204,6 +204,7 @@ def _named_tokens(
             sides: tuple[Pairs, ...] = (cells.targets, cells.controls)
             if cells.matched_control is not None:
                 sides = (*sides, cells.matched_control)
+            # a window that is cut into stretches has queries in several blocks
             for block, _ in batch.blocks_of(row, cells.targets.query):
                 in_block = tuple(_of_block(batch, row, block, side) for side in sides)
                 yield _NamedTokens(

@@ -110,6 +110,7 @@ class Example:
         WordPiece writes no blanks and marks the later tokens of a word with `##` instead.
         """
         token = visible(self.tokens[index])
+        # WordPiece marks what continues a word, other tokenizers what begins one
         has_blanks = any(text.startswith(" ") for text in self.tokens)
         has_marks = any(text.startswith("##") for text in self.tokens)
         is_wordpiece = not has_blanks and (has_marks or self.tokens[0] == "[CLS]")

@@ -150,6 +150,7 @@ class EffectReader:
         if self.queries.top_key is not None:
             top_key_values = self._at_top_key(self.queries.top_key, through, z, scale)
             self._top_key_values.append(top_key_values)
+        # what was kept of this layer's rows makes room for the next layer's
         self._strong = []
         self._key = []
         self._selves = []
@@ -366,6 +367,7 @@ def _from_selves(selves: Sequence[tuple[Tensor, Tensor | None]], z: Tensor) -> T
     for attention, value in selves:
         if value is None:
             return None
+        # values that several heads share are repeated; of other shapes the source is unknown
         groups, remainder = divmod(value.shape[1], width)
         if not groups or remainder or heads % groups:
             return None

@@ -158,6 +158,7 @@ def stimulus_pictures(
     patterns = {}
     for i, name in enumerate(pictured()):
         queries = profile.stimulus_queries[i]
+        # a run may read no window of a stimulus
         if queries.any():
             patterns[name] = _divided(profile, profile.stimulus_mean[i], queries)
     pictures = {}

@@ -172,6 +172,7 @@ def _by_request(
 ) -> Iterator[tuple[Request, Int[ndarray, "cell 5"]]]:
     """Requests with their cells: tiles of short windows, single cells of long ones."""
     window, query = cells[:, _WINDOW], cells[:, _QUERY]
+    # of a long window few cells are compared, and a tile would read all of them
     if max(map(len, batch.windows)) > LONG:
         for number in np.unique(window).tolist():
             in_window = cells[window == number]

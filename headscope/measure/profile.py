@@ -185,6 +185,7 @@ class ProfileReader:
         if rows not in self._keys_of:
             window = self.batch.windows[part.row]
             queries = np.arange(part.first, part.end)
+            # keys beyond the first token, over which a head can spread its attention
             row_end = window.attention_kind.row_end(queries, part.length)
             sentences = window.sentence_of_token[: part.pattern.shape[-1]]
             _, sentence = np.unique(sentences, return_inverse=True)
@@ -223,6 +224,7 @@ class ProfileReader:
         corner[:, queries, :keys] = cells
         sums = self.profile.corner[index, part.layer]
         self._add(sums, corner.flatten(1))
+        # windows are counted once, not layer by layer
         if part.layer == 0 and starts_window:
             self.profile.corners[index] += 1
 

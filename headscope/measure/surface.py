@@ -206,6 +206,7 @@ def _recency(surface: Surface) -> _Cells:
 def _sentence_place(surface: Surface) -> _Cells:
     """Places among the words of a class, from the beginning of the sentence and from its end."""
     is_start = np.diff(surface.sentence, prepend=-1)
+    # sentences are numbered, and words counted from both ends of each
     number = np.cumsum(is_start)
     first = _ordinal(surface.upos, number)
     last = _ordinal(surface.upos[::-1], number[::-1])[::-1]

@@ -55,12 +55,14 @@ def locate(name: str, revision: str | None, *, files: Sequence[str] = FILES) -> 
     path = local_path(name)
     if name.startswith(ATLAS_PREFIX) or exists(path / RUN_RECORD):
         raise ModelError(f"{name:.200} is a run, expected a model; name the model of that run")
+    # what is on this machine comes before the hub, which is asked last
     if is_reserved(name) or exists(path):
         if revision is not None:
             raise ModelError(
                 f"{name} is not on the hub, and --revision {revision} chooses among models there"
             )
         return packaged_path(name) if name in PACKAGED else path, ""
+    # a misspelt path is no name of the hub
     if _is_path(name) or path.suffix.lower() in (".gguf", ".json"):
         raise ModelError(f"{name:.200}{_suggestion(name)}: no such file or folder")
     return download(name, revision, files)

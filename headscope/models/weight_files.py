@@ -81,6 +81,7 @@ class Checkpoint:
         if self.is_gguf:
             from gguf import GGML_QUANT_SIZES
 
+            # vectors, such as norms, are often stored wider than all matrices
             for tensor in _gguf_tensors(self.path):
                 if len(tensor.shape) > 1:
                     numbers, size = GGML_QUANT_SIZES[tensor.tensor_type]

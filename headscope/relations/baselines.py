@@ -232,6 +232,7 @@ def _phrase_baselines() -> dict[str, WordBaseline]:
             baselines[f"{name}-before-{anchor}"] = WordBaseline(
                 find, f"last {phrase}", words_ahead=f"last later {phrase}"
             )
+    # a run is a stretch of neighbours of one class, such as a compound noun
     for name in _RUN_CLASSES:
         for verb, step in (("opens", -1), ("closes", 1)):
             find = partial(_edge_of_run, number=CLASS_NUMBER[name], step=step)

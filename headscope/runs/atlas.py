@@ -131,6 +131,7 @@ def atlas_of(run: str | Path) -> Atlas | None:
     if is_run(Path(run)):
         return None
     known = atlas_names()
+    # a path after the prefix is an atlas of the user's, any other name one that ships
     if name.startswith(PREFIX) and "/" in name:
         location, _, stem = name.removeprefix(PREFIX).rpartition("/")
         return Atlas(name, placed_atlas(location or "/", f"{stem.removesuffix(SUFFIX)}{SUFFIX}"))

@@ -190,6 +190,7 @@ def check_testable(run: Result, heads: str, selection: Sequence[Head], *, only: 
     with_edges = {(tag.layer, tag.head) for tag in tags}
     has_behaviours = only != "edges" and bool(tagged_types(run))
     untestable = [head for head in selection if not has_behaviours and head not in with_edges]
+    # of all heads those that can be tested are; heads that were named must all be testable
     is_partial = heads == ALL_HEADS and len(untestable) < len(selection)
     if not untestable or is_partial:
         return

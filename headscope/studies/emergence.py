@@ -252,6 +252,7 @@ class HeadCallback(TrainerCallback):  # type: ignore[misc]
 
     @random_state_kept()  # training goes on with the same dropout and batches
     def _classified(self, network: Any, tokenizer: Any) -> Run:
+        # merged weights are copies, which do not change with the network's
         is_current = self._model is not None and not self._model.merged
         if not is_current or self._network is not network:
             self._model, self._network = open_model((network, tokenizer)), network

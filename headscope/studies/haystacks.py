@@ -284,8 +284,10 @@ class WindowReading:
         label = torch.from_numpy(tokens[[places[0] for places in self.places]])
         questions = at_questions.at_rows(torch.arange(len(self.queries)))
         of_sets: list[Tensor] = []
+        # the empty set changes nothing: what all other sets are compared with
         for heads in ((), *sets):
             by_layer = heads_by_layer(heads)
+            # heads get what they write at the question about nothing, the last row
             unasked = {
                 layer: at_questions.z[layer][-1:, :, members] for layer, members in by_layer.items()
             }
@@ -314,6 +316,7 @@ def set_effects(
     sums = np.bincount(group, changes[0])
     mean, low, high, _ = estimate(sums, np.bincount(group), seed=seed)
     random = changes[1:].mean(1)
+    # random sets that lower the answer as much; the measured set counts as one of them
     at_least = int((random <= mean).sum())
     return {
         "mean": mean,

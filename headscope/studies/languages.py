@@ -369,6 +369,7 @@ def tags_by_chance(decided: pd.DataFrame) -> pd.DataFrame:
     """
     tables = []
     for relation, rows in decided.groupby("id", sort=False):
+        # by chance a head has a tag in each language as often as the heads of its layer have
         tags = rows.pivot(index=HEAD, columns="language", values="tagged").eq(True)
         shares = tags.groupby("layer").transform("mean").to_numpy(float)
         counts = tags.sum(axis=1).to_numpy(int)
@@ -456,6 +457,7 @@ def resampled_lifts(
     in_any = np.any([part.queries > 0 for part in sums], axis=0)
     lifts = []
     for number, part in enumerate(sums):
+        # parallel texts are resampled together, so that a difference is of languages, not of texts
         blocks = in_any if parallel else part.queries > 0
         stream = 0 if parallel else number
         rng = np.random.default_rng([seed, stream])

@@ -286,6 +286,7 @@ class _Patching:
             for first in range(0, len(of_layer), at_once):
                 part = of_layer[first : first + at_once]
                 change = self.pair.change(part, denoise=denoise, attention_only=attention_only)
+                # each patch of a layer changes a copy of the same prompt, and all run in one pass
                 repeated = base.at_rows(torch.zeros(len(part), dtype=torch.long))
                 states = self.rerunner.states(repeated, change)
                 metrics += logit_differences(self.rerunner, states, self.compared)

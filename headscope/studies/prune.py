@@ -437,6 +437,7 @@ def masked_outputs(model: Model, heads: Int[ndarray, " ranked_head"]) -> Iterato
     matrices = {layer: output_matrix(outputs[layer]) for layer in model.attention_layers}
     originals = {layer: matrix.clone() for layer, matrix in matrices.items()}
     try:
+        # heads are numbered through the layers that are read, of a hybrid not all
         for row, head in (divmod(int(number), model.heads) for number in heads):
             matrix = matrices[model.attention_layers[row]]
             width = len(matrix) // model.heads

@@ -257,9 +257,11 @@ def with_copies(tokens: Int[ndarray, " token"]) -> dict[int, int]:
     """
     distances = distances_in(len(tokens))
     is_free = np.ones(len(tokens), bool)
+    # the first token is a sink, so that nothing is copied from or over it
     is_free[0] = False
     second: dict[int, int] = {}
     for distance in reversed(distances):
+        # the first place where neither passage covers another copy
         for start in range(1, len(tokens) - distance - COPY):
             one = slice(start, start + COPY)
             other = slice(start + distance, start + distance + COPY)

@@ -183,6 +183,7 @@ def _head_table(
     """The table of the study, without values of CKA if no layer was read."""
     points = plane(squareform(np.sqrt(divergences)))
     heads = run.heads.sort_values(["layer", "head"], ignore_index=True)
+    # no head is the nearest of itself
     others = squareform(divergences) + np.diag(np.full(len(heads), np.inf))
     names = np.array([head_name(row.layer, row.head) for row in heads.itertuples()])
     table = heads[["layer", "head", "primary"]].assign(
@@ -382,12 +383,14 @@ def plane(distances: Float[ndarray, "head head"]) -> Float[ndarray, "head 2"]:
     squares = distances**2
     row_means = squares.mean(1, keepdims=True)
     column_means = squares.mean(0)
+    # centred on both sides, squared distances become scalar products
     products = -(squares - row_means - column_means + squares.mean()) / 2
     values, vectors = np.linalg.eigh(products)
     points = np.zeros((len(distances), 2))
     for axis, number in enumerate(np.argsort(values)[::-1][:2]):
         length = np.sqrt(values[number].clip(0))
         points[:, axis] = vectors[:, number] * length
+        # the sign of an eigenvector is arbitrary: the farthest point lies to the right, or above
         farthest = np.abs(points[:, axis]).argmax()
         if points[farthest, axis] < 0:
             points[:, axis] *= -1

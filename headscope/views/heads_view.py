@@ -77,6 +77,7 @@ class HeadsView:
     def _data(self) -> dict[str, Any]:
         sees_future = self.sees_future
         size = len(self.tokens)
+        # a causal pattern is 0 above its diagonal, which halves the page
         cells = np.ones((size, size), bool) if sees_future else lower_triangle(size)
         heads = []
         for (layer, head), pattern in zip(self.heads, self.patterns, strict=True):

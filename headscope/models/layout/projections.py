@@ -273,6 +273,7 @@ def outputs_by_layer(network: nn.Module) -> dict[int, nn.Module]:
     holders = zip(attention_by_layer(network), projection_modules(network), strict=True)
     for layer, holder in holders:
         output = output_projection(holder)
+        # a hook on a shared module would change both layers
         shared = [other for other, module in outputs.items() if module is output]
         if shared:
             raise ModelError(

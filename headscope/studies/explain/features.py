@@ -428,6 +428,7 @@ def _repeats_ahead(same: Bool[ndarray, "query key"]) -> Iterator[FeatureCells]:
     query, copy = np.nonzero(same)
     for feature, step in steps.items():
         key = copy + step
+        # an encoder's last token closes the window, and is a sink and no word
         is_ahead = (key > query) & (key < len(same) - 1)
         yield cells(feature, query[is_ahead], key[is_ahead])
     has_copy = np.flatnonzero(same.any(1))

@@ -238,6 +238,7 @@ class _GatedCells:
         cell = texts.cell[is_fitted]
         row = cell // texts.width
         code = feature[is_fitted] * len(GATES) + texts.gate.numpy()[row]
+        # cells of one feature, gate and row stand together, so that their sums are of stretches
         order = np.lexsort((cell, code))
         return cls(
             code=code[order],

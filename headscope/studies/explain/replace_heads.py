@@ -204,6 +204,7 @@ def drawn_heads(models: Sequence[FeatureModel], *, seed: int) -> dict[HeadDraw, 
     best_first = np.argsort(-np.nan_to_num(explained, nan=-np.inf), kind="stable")
     orders = {(RANDOM, draw): rng.permutation(len(heads)) for draw in range(DRAWS)}
     orders[BEST, 0] = best_first
+    # with all heads replaced every order is the same set, which is run once
     sets = {HeadDraw(RANDOM, 1.0): heads}
     for (order, draw), numbers in orders.items():
         for share in SHARES[:-1]:

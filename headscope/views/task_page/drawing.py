@@ -290,6 +290,7 @@ def _legend(circuit: Mapping[str, Any], layout: Layout, width: float) -> tuple[l
     strongest = _strongest(edges)
     vias = [via for via in COLOURS if any(edge.entry.get("via") == via for edge in edges)]
 
+    # samples of a line and of a box, drawn as in the figure
     def line(kind: str, colour: str, thick: float = 3.0, style: str = "") -> str:
         return (
             f'<line class="{kind}" x1="0" x2="26" y1="-4" y2="-4" stroke="{colour}" '
