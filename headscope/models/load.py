@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from jaxtyping import Float
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError, first_line
@@ -196,7 +196,10 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
     if is_pair:
         source = tuple(map(uncompiled, source))
     match source if is_pair else tuple(getattr(source, part, None) for part in parts):
-        case (PreTrainedModel() as network, PreTrainedTokenizerBase() as tokenizer):
+        case (
+            transformers.PreTrainedModel() as network,
+            transformers.PreTrainedTokenizerBase() as tokenizer,
+        ):
             return network, tokenizer
     # anything else: the likely mistakes are named with their remedy
     items = source if is_pair else (source,)
@@ -206,7 +209,7 @@ def _network_and_tokenizer(source: Any) -> tuple[Any, Any]:
             f"({kinds}) is a model with adapters around it; merge them: pass "
             "(model.merge_and_unload(), tokenizer)"
         )
-    if isinstance(source, PreTrainedModel):
+    if isinstance(source, transformers.PreTrainedModel):
         raise ModelError(f"{kinds} is given without its tokenizer; pass (model, tokenizer)")
     raise ModelError(f"({kinds}) is no model and its tokenizer; {_PAIR}, or a TransformerBridge")
 

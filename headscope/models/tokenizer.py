@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import transformers
 from jaxtyping import Bool, Int
 from numpy import ndarray
-from transformers import AutoTokenizer
 
 from headscope.attention_kind import CAUSAL, AttentionKind
 from headscope.corpus.align import TokenizedDocument
@@ -392,7 +392,7 @@ def load_tokenizer(name: str, path: Path) -> Any:
         ModelError: transformers cannot load it.
     """
     with in_one_sentence(name, "transformers cannot load its tokenizer"):
-        backend = AutoTokenizer.from_pretrained(**pretrained_source(path))
+        backend = transformers.AutoTokenizer.from_pretrained(**pretrained_source(path))
     if not ordinary_ids(backend):
         files = ", ".join(dict.fromkeys(getattr(backend, "vocab_files_names", {}).values()))
         raise ModelError(

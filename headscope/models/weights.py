@@ -17,15 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import transformers
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    PreTrainedConfig,
-)
-from transformers.activations import NewGELUActivation
 from transformers.utils import logging as transformers_logging
 
 from headscope.attention_kind import CAUSAL
@@ -168,7 +161,7 @@ def fuse_activations(network: nn.Module) -> None:
     """
     for module in list(network.modules()):
         for name, child in module.named_children():
-            if isinstance(child, NewGELUActivation):
+            if isinstance(child, transformers.activations.NewGELUActivation):
                 setattr(module, name, nn.GELU(approximate="tanh"))
 
 
@@ -198,7 +191,7 @@ def _listed(names: Collection[str]) -> str:
     return f"{names_in_words} {verb}"
 
 
-def read_config(name: str, path: Path) -> PreTrainedConfig:
+def read_config(name: str, path: Path) -> transformers.PreTrainedConfig:
     """The configuration of a model's folder, `config.json` or `.gguf` file.
 
     Raises:
@@ -212,7 +205,7 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
         header = read_header(file) if is_gguf else None
     check_counts(name, config_entries(file) if header is None else header.values)
     with in_one_sentence(name, "transformers cannot read its configuration"), quiet_logging():
-        config = AutoConfig.from_pretrained(**source)
+        config = transformers.AutoConfig.from_pretrained(**source)
     if header is not None:
         check_family(name, config.to_dict())
         complete_config(name, config, header)
@@ -221,7 +214,7 @@ def read_config(name: str, path: Path) -> PreTrainedConfig:
     return config
 
 
-def empty_network(name: str, config: PreTrainedConfig) -> nn.Module:
+def empty_network(name: str, config: transformers.PreTrainedConfig) -> nn.Module:
     """Network that transformers builds for a configuration, on torch's `meta` device: no memory is
     taken and no weight is drawn.
 
@@ -246,15 +239,15 @@ def network_class(name: str, config: Any) -> Any:
     """
     check_family(name, config.to_dict())
     if attention_kind(config) == CAUSAL:
-        return AutoModelForCausalLM
+        return transformers.AutoModelForCausalLM
     architecture = (config.architectures or [_WITH_MASKS])[0]
     if architecture.endswith(_WITH_MASKS) or architecture in _SAME_AS_MASKED:
-        return AutoModelForMaskedLM
-    return AutoModel
+        return transformers.AutoModelForMaskedLM
+    return transformers.AutoModel
 
 
 def _from_pretrained(
-    name: str, checkpoint: Checkpoint, config: PreTrainedConfig, **options: Any
+    name: str, checkpoint: Checkpoint, config: transformers.PreTrainedConfig, **options: Any
 ) -> tuple[Any, dict[str, Any]]:
     """The network, and what transformers says it found in the files."""
     kind = network_class(name, config)

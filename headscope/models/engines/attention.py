@@ -14,10 +14,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import sdpa_mask
 
 from headscope.errors import ModelError
 from headscope.models.engines.engine import Rows, Tile
@@ -311,12 +310,15 @@ def mask_of(*, kv_length: int, local_size: int | None = None, **options: Any) ->
     """
     if local_size is not None and local_size >= kv_length:
         local_size = None  # a window that holds the whole text hides nothing
-    mask: Tensor | None = sdpa_mask(kv_length=kv_length, local_size=local_size, **options)
+    to_mask = transformers.masking_utils.sdpa_mask
+    mask: Tensor | None = to_mask(kv_length=kv_length, local_size=local_size, **options)
     return mask
 
 
-AttentionInterface.register(NAME, attention)
-AttentionMaskInterface.register(NAME, mask_of)
+def register() -> None:
+    """Make `attention` known to transformers by `NAME`."""
+    transformers.AttentionInterface.register(NAME, attention)
+    transformers.AttentionMaskInterface.register(NAME, mask_of)
 
 
 def softmax_attend(

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headscope.models.engines.attention import NAME, attention, capturing
+from headscope.models.engines.attention import NAME, attention, capturing, register
 from headscope.models.engines.engine import OnLayer, Request, StoppedError, Tile, model_inputs
 from headscope.models.engines.scores import Scores, log_attention
 from headscope.models.layout.dimensions import AttentionDimensions
@@ -105,6 +105,7 @@ def attend_by(network: Any, name: str) -> None:
     modules hands queries, keys and values to the registered function. The model's causal mask is
     left aside: texts are padded on the right alone, and a causal model never sees that.
     """
+    register()
     number_layers(network)
     modules: list[Any] = [m for m in network.modules() if type(m).__name__ == "GPTNeoSelfAttention"]
     if not modules:

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import transformers
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from headscope.attention_kind import CAUSAL
 from headscope.errors import ModelError
@@ -105,7 +105,7 @@ def boot(name: str, network: Any, tokenizer: Any, dimensions: AttentionDimension
             network.config.architectures[0],
             hf_config=network.config,
             model_name=name,
-            tokenizer=AutoTokenizer.from_pretrained(
+            tokenizer=transformers.AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False
             ),
         )
