@@ -44,8 +44,9 @@ from headscope.relations.window_pairs import KeptPairs, WindowPairs
 def attention_readers(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> list[MakeReader]:
-    """Readers of attention, of a model's or of given patterns: cells, hard queries, profiles and
-    pictures.
+    """Makers of the readers of attention, of a model's or of given patterns.
+
+    These read cells, hard queries, profiles and pictures.
 
     Args:
         batch: some windows.
@@ -71,8 +72,9 @@ class PreparedBatch:
     tiles: Sequence[Tile]
     """All rows of its patterns, in the parts in which the engine gives them."""
     attention: Sequence[MakeReader]
+    """Make its readers of attention."""
     effects: Callable[[], EffectReader] | None
-    """Reader of direct effects; None if they are not measured, or at no query of the batch."""
+    """Makes the reader of direct effects; None if no query of the batch measures them."""
 
 
 class BatchReader:
@@ -120,7 +122,7 @@ class BatchReader:
         tokens = batch.tokens()
         tiles = self.model.engine.layout(*tokens.shape)
         window_pairs = [self.pairs.pop(window) for window in batch.windows]
-        readers = attention_readers(batch, window_pairs, tiles, self.config)
+        makers = attention_readers(batch, window_pairs, tiles, self.config)
         # what heads write is read only where the model's paths are known and a query asks for it
         effects = None
         if self.paths is not None:
@@ -131,7 +133,7 @@ class BatchReader:
                     EffectReader, self.paths, queries, self.effects, logarithms=logarithms
                 )
         tokens = tokens.to(self.model.device)
-        return PreparedBatch(batch, tokens, tiles, readers, effects)
+        return PreparedBatch(batch, tokens, tiles, makers, effects)
 
     def read(self, prepared: PreparedBatch, sample: Sample) -> BatchSums:
         """Run a batch; if it does not fit into memory, its halves.

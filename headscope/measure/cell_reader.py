@@ -149,7 +149,7 @@ def _grained(sums: Tensor) -> Float[ndarray, "layer row head"]:
 def cell_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader:
-    """Reader of a batch's cells."""
+    """Maker of the reader of a batch's cells."""
     selection = select(batch, window_pairs, tiles, config)
     known = known_columns(batch.windows).to(config.device)
     return partial(CellReader, batch, selection, known, logarithms=config.logarithms)

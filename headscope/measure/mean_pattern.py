@@ -127,7 +127,7 @@ class PictureReader:
 
 
 def picture_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
-    """Reader of the pictures of a batch's windows; of text none, as it is profiled."""
+    """Maker of the reader of pictures of a batch's windows; of text none, as it is profiled."""
     pictures = []
     for row, window in enumerate(batch.windows):
         if window.stimulus not in pictured() or window.document >= DOCUMENTS:

@@ -116,7 +116,7 @@ class PreferenceReader:
 def preference_reader(
     batch: Batch, window_pairs: Sequence[WindowPairs], tiles: Sequence[Tile], config: ReaderConfig
 ) -> MakeReader | None:
-    """Reader of a batch's compared queries; None without such queries."""
+    """Maker of the reader of a batch's compared queries; None without such queries."""
     # parts of relations that are judged by the preference for targets
     relations = of_attention(config.relations)
     compared_parts = [(i, part) for i, part in enumerate(relations) if is_compared(part)]

@@ -33,7 +33,7 @@ SPREAD_THRESHOLD = 0.75
 
 
 def profile_reader(batch: Batch, tiles: Sequence[Tile], config: ReaderConfig) -> MakeReader | None:
-    """Reader of the profiled windows of a batch, of long ones of their first `LONG` tokens."""
+    """Maker of the reader of profiled windows, of long ones of their first `LONG` tokens."""
     if not batch.profiled:
         return None
     if max(map(len, batch.windows)) > LONG:

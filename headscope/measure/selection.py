@@ -54,6 +54,7 @@ class Selection:
 
     block: Int[ndarray, " row"]
     relation: Int[ndarray, " row"]
+    """Place among the relations of attention, which come first in `Tally.relations`."""
     queries: Int[ndarray, " row"]
     chance: Float[ndarray, " row"]
     is_compared: Bool[ndarray, " row"]

@@ -74,8 +74,8 @@ class TileReduction:
     `cells` are the tile's distinct cells of every head, as flat indices into its rows
     `[window head query key]`; `targets` are those of the target cells, the first token's left out,
     and `target_rows` their queries, as flat indices into `[window head query]`. `mass` and `hit`
-    are sparse matrices that add weighted cells up by block and relation, targets first and controls
-    below them.
+    are sparse matrices that add weighted cells up by block and relation; controls lie below the
+    targets of `mass`.
     """
 
     cells: Int[Tensor, "cell head"]

@@ -4,7 +4,8 @@ After a kill the same command resumes from it, and ends with the same bytes, bec
 exactly. If the disk is full, the checkpoint goes to the user's cache, where the same command finds
 it. It keeps `headscope.measure.sums.KeptSums`. The resumed run does all else again:
 
-- load the model, cut the texts into windows, and fit the baselines;
+- load the model, cut the texts into windows (with `--generate` after the model has written the rest
+  of each), ask it the questions of haystacks, and fit the baselines;
 - read the beginning of the text in both precisions, if the run chooses the precision;
 - deal all windows into batches. The model reads those batches that are not in the sums, so at most
   what it read since the last checkpoint; see `headscope.measure.reading.read`;

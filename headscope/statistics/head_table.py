@@ -29,7 +29,7 @@ def head_table(table: pd.DataFrame, profile: pd.DataFrame, kv_group_size: int) -
     or else of that which came closest.
 
     Args:
-        table: evidence with its thresholds.
+        table: evidence with thresholds and verdicts.
         profile: a row per head, of `headscope.measure.profile.describe`.
         kv_group_size: heads that share keys and values.
     """
@@ -54,7 +54,7 @@ def head_table(table: pd.DataFrame, profile: pd.DataFrame, kv_group_size: int) -
 
 
 def closest_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The first row of each head, of rows with thresholds in the order of `evidence_order`."""
+    """The first row of each head in the order of `evidence_order`."""
     ordered = table.loc[evidence_order(table)]
     return ordered.drop_duplicates(_HEAD).sort_values(_HEAD)
 

@@ -178,7 +178,7 @@ def verdicts(table: pd.DataFrame) -> pd.Series:
 
 
 def is_undecided(table: pd.DataFrame) -> pd.Series:
-    """Rows with thresholds that are `not identifiable` and might have a tag on other text.
+    """Rows with verdicts that are `not identifiable` and might have a tag on other text.
 
     A relation without an interval is `not identifiable` for every head. Here it counts only for
     heads of which every condition holds that needs neither an interval nor hard queries.
@@ -196,8 +196,8 @@ def is_preliminary(table: pd.DataFrame, few_documents: Collection[str] = ()) -> 
     """True for each tag that rests on fewer than 8 documents or fewer than 30 hard queries.
 
     Args:
-        table: evidence with its thresholds. Hard queries count only for relations whose tag
-            requires more than the baselines reach.
+        table: evidence with thresholds and verdicts. Hard queries count only for relations whose
+            tag requires more than the baselines reach.
         few_documents: full names of the relations that were measured on too few documents.
     """
     is_compared = table["beat_baseline_by"].notna()
@@ -251,15 +251,13 @@ def is_decidable(table: pd.DataFrame) -> pd.Series:
 
 
 def tags_in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows with tags, of rows with thresholds in the order of `evidence_order`."""
+    """The rows with tags in the order of `evidence_order`."""
     tags = table[table["tagged"].astype(bool)]
     return tags.loc[evidence_order(tags)]
 
 
 def evidence_order(table: pd.DataFrame) -> pd.Index:
-    """The order of rows with thresholds: tags first, the vaguest last of them, then what came
-    closest.
-    """
+    """The order of rows with verdicts: tags first, the vaguest last of them, then the closest."""
     is_tagged = table["tagged"].astype(bool)
     # what the text cannot decide for any head is as far from a tag as a rejection
     is_far = (table["verdict"] == UNIDENTIFIABLE) & ~is_undecided(table)

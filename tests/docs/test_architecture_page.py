@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
-FILES = 22
+FILES = 20
 """Files that suffice to say where attention is read and how a tag comes about."""
 
 

@@ -70,7 +70,7 @@ class EagerEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Request],
+        requests: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -87,7 +87,7 @@ class EagerEngine:
                 return output
             layer = next(layers_to_come, None)
             if layer in self.attention_layers:
-                on_layer(layer, (slice_pattern(pattern, request) for request in tiles))
+                on_layer(layer, (slice_pattern(pattern, request) for request in requests))
             if layer == last and not on:
                 raise StoppedError
             if not isinstance(output, tuple):

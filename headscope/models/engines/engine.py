@@ -157,13 +157,13 @@ class Engine(Protocol):
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Request],
+        requests: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
         on: bool = False,
     ) -> None:
-        """Run right-padded tokens and hand on each layer's rows, a tensor for each tile.
+        """Run right-padded tokens and hand on each layer's rows, request by request.
 
         Right padding needs no mask: a causal model's earlier positions never see it. An encoder's
         padding is below 0, and nothing sees it. The run stops after the last rows of the model's

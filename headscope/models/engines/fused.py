@@ -1,8 +1,8 @@
 """The `fused` engine: the framework's own attention kernel, and rows of scores.
 
 The kernel returns the layer's output and the log-sum-exp of every row; scores minus that are
-log-probabilities, and exponentials are taken only of the cells that a relation asks about. `run`
-takes the scores of each layer from the hook in `headscope.models.engines.attention`.
+log-probabilities, and readers take exponentials only of what each of them needs. `run` takes the
+scores of each layer from the hook in `headscope.models.engines.attention`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FusedEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Request],
+        requests: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -85,7 +85,7 @@ class FusedEngine:
             # differential attention calls twice with the same queries and keys
             if layer in unread:
                 unread.remove(layer)
-                on_layer(layer, (log_attention(scores, request) for request in tiles))
+                on_layer(layer, (log_attention(scores, request) for request in requests))
             if layer == last and not on:
                 raise StoppedError
 

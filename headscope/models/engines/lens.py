@@ -48,7 +48,7 @@ class LensEngine:
     def run(
         self,
         tokens: Int[Tensor, "window position"],
-        tiles: Sequence[Request],
+        requests: Sequence[Request],
         on_layer: OnLayer,
         layers: int | None = None,
         *,
@@ -62,7 +62,7 @@ class LensEngine:
 
         def take_pattern(pattern: Tensor, hook: Any, layer: int) -> None:
             if layer in self.attention_layers:
-                on_layer(layer, (slice_pattern(pattern, request) for request in tiles))
+                on_layer(layer, (slice_pattern(pattern, request) for request in requests))
             if layer == last and not on:
                 raise StopAtLayerException(pattern)
 
