@@ -7,6 +7,7 @@ from typing import Any
 
 from headscope.models.load import open_model
 from headscope.models.model import NARROW, Model, narrowed
+from headscope.models.plain_network import plain_network_of
 
 
 class LastModel:
@@ -18,6 +19,7 @@ class LastModel:
     def __init__(self) -> None:
         self._model: Model | None = None
         self._opened: tuple[Any, dict[str, Any]] | None = None
+        self._is_narrowed = False
 
     @property
     def model(self) -> Model:
@@ -32,7 +34,11 @@ class LastModel:
         """The model; see `headscope.models.load.open_model`."""
         # what is in memory may have changed since it was opened
         if self._model is None or not isinstance(model, str) or self._opened != (model, options):
-            self._model = self._opened = None  # two models need not fit into memory
+            # two models need not fit into memory; one that was narrowed was opened here, and a run
+            # that chooses its precision still holds it
+            if self._is_narrowed and self._model is not None:
+                plain_network_of(self._model).to_empty(device="meta")
+            self._model, self._opened, self._is_narrowed = None, None, False
             self._model = open_model(model, **options)
             self._opened = (model, options)
         return self.model
@@ -41,6 +47,7 @@ class LastModel:
         """The opened model in half precision, in place; see `headscope.models.model.narrowed`."""
         if self._model is not None and self._opened is not None:
             self._model = narrowed(self._model)
+            self._is_narrowed = True
             name, options = self._opened
             self._opened = name, {**options, "dtype": NARROW}
         return self.model

@@ -13,7 +13,10 @@ import headscope as hs
 from headscope.measure import precision_check
 from headscope.measure.precision_check import compare_precisions
 from headscope.measure.tally import Tally
+from headscope.models import last_model, load
 from headscope.models import model as module
+from headscope.models.model import Model
+from headscope.models.plain_network import plain_network_of
 from headscope.resolve import model_of
 from tests.helpers.models import save_model
 
@@ -91,8 +94,20 @@ def test_single_precision_is_kept_where_rounding_is_too_large(
     narrow_folder, native, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(precision_check, "MEAN_DIFFERENCE", 1e-9)
-    run = classified(narrow_folder, "auto", tmp_path / "auto")
+    opened: list[Model] = []
+
+    def open_model(*args: object, **options: object) -> Model:
+        # both need not fit into memory
+        for model in opened:
+            assert all(weight.is_meta for weight in plain_network_of(model).parameters())
+        opened.append(load.open_model(*args, **options))
+        return opened[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(last_model, "open_model", open_model)
+        run = classified(narrow_folder, "auto", tmp_path / "auto")
     classified(narrow_folder, "float32", tmp_path / "asked")
+    assert len(opened) == 2
     assert run.info["model"]["dtype"] == "float32"
     assert run.info["precision"]["reason"] == "rounding is too large"
     for name in ("evidence.csv.gz", "heads.csv"):
