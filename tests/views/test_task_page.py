@@ -270,7 +270,7 @@ def test_no_sign_is_wider_than_the_layout_takes_it_to_be(browser):
     wider = {
         sign: width
         for sign, width in zip(signs, widths, strict=True)
-        if width > text_width(sign, 100)
+        if width > text_width(sign, 100.0)
     }
     assert (len(widths), wider) == (len(signs), {})
 
