@@ -21,15 +21,6 @@ class LastModel:
         self._opened: tuple[Any, dict[str, Any]] | None = None
         self._is_narrowed = False
 
-    @property
-    def model(self) -> Model:
-        """The opened model, as far as it is read."""
-        if self._model is None:
-            raise RuntimeError("open comes first")
-        if not self.heads:
-            return self._model
-        return self._model.with_layers({layer for layer, _ in self.heads})
-
     def open(self, model: Any, **options: Any) -> Model:
         """The model; see `headscope.models.load.open_model`."""
         # what is in memory may have changed since it was opened
@@ -41,13 +32,17 @@ class LastModel:
             self._model, self._opened, self._is_narrowed = None, None, False
             self._model = open_model(model, **options)
             self._opened = (model, options)
-        return self.model
+        return self._with_layers_of_heads(self._model)
 
     def narrow(self) -> Model:
         """The opened model in half precision, in place; see `headscope.models.model.narrowed`."""
-        if self._model is not None and self._opened is not None:
-            self._model = narrowed(self._model)
-            self._is_narrowed = True
-            name, options = self._opened
-            self._opened = name, {**options, "dtype": NARROW}
-        return self.model
+        if self._model is None or self._opened is None:
+            raise RuntimeError("open comes first")
+        self._model = narrowed(self._model)
+        self._is_narrowed = True
+        name, options = self._opened
+        self._opened = name, {**options, "dtype": NARROW}
+        return self._with_layers_of_heads(self._model)
+
+    def _with_layers_of_heads(self, model: Model) -> Model:
+        return model.with_layers({layer for layer, _ in self.heads}) if self.heads else model

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import transformers
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
 from headscope.models.layout.projections import (
@@ -118,16 +118,13 @@ def computes_its_matrix(module: nn.Module) -> bool:
     """
     # a layer of these classes with nothing around it needs no trial; what accelerate puts around it
     # brings the weights from elsewhere for each call, and they stay what they are
-    is_linear = type(module) in (nn.Linear, transformers.Conv1D) and "weight" in module._parameters
+    is_linear = type(module) in (nn.Linear, Conv1D) and "weight" in module._parameters
     is_hooked = bool(module._forward_hooks or module._forward_pre_hooks)
     runs_own_code = "forward" not in vars(module) or hasattr(module, "_hf_hook")
     if is_linear and runs_own_code and not is_hooked:
         return True
     # of any other the output decides
-    if (
-        not isinstance(module, nn.Linear | transformers.Conv1D)
-        or "weight" not in module._parameters
-    ):
+    if not isinstance(module, nn.Linear | Conv1D) or "weight" not in module._parameters:
         return False
     if module.weight.is_meta:
         return True  # accelerate brings the weight from elsewhere for each call
@@ -141,10 +138,7 @@ def computes_its_matrix(module: nn.Module) -> bool:
 def _merged(module: nn.Module) -> nn.Module | None:
     """A linear layer that computes the same; None if the module is not of the form x W + b."""
     # the matrix is read from the outputs for the identity, the bias from that for 0
-    base = next(
-        (part for part in module.modules() if isinstance(part, nn.Linear | transformers.Conv1D)),
-        None,
-    )
+    base = next((part for part in module.modules() if isinstance(part, nn.Linear | Conv1D)), None)
     if base is None:
         return None
     base_rows = weight_rows(base)
@@ -157,14 +151,10 @@ def _merged(module: nn.Module) -> nn.Module | None:
         return None
     inside, outside = weight.shape
     # the layout of a Conv1D is known to whoever splits it into queries, keys and values
-    is_transposed = isinstance(base, transformers.Conv1D)
+    is_transposed = isinstance(base, Conv1D)
     with torch.device("meta"):  # draws no random weights
         has_bias = is_transposed or bool(bias.any())
-        merged = (
-            transformers.Conv1D(outside, inside)
-            if is_transposed
-            else nn.Linear(inside, outside, has_bias)
-        )
+        merged = Conv1D(outside, inside) if is_transposed else nn.Linear(inside, outside, has_bias)
     stored = weight if is_transposed else weight.T
     merged.weight = nn.Parameter(stored.contiguous(), requires_grad=False)
     if has_bias:

@@ -234,7 +234,7 @@ class PartialEvidence:
         Args:
             tally: the sums.
             relations: every relation of the run, as all of them count for q values.
-            rates: rates of baselines.
+            rates: of the baselines on the text.
             interim_tests: rounds after which the run tested if it could stop.
         """
         thresholds = {relation.id: relation.thresholds for relation in relations}

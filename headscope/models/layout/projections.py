@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import transformers
 from jaxtyping import Float
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from headscope.errors import ModelError
 from headscope.models.layout.dimensions import AttentionDimensions
@@ -292,7 +292,7 @@ def output_matrix(output: nn.Module) -> Float[Tensor, "head_d_value d_model"]:
 def weight_rows(linear: Any) -> _Rows:
     """A weight with a row for each number that comes out; GPT-2's Conv1D keeps the transpose."""
     weight: Tensor = linear.weight.data
-    return weight.T if isinstance(linear, transformers.Conv1D) else weight
+    return weight.T if isinstance(linear, Conv1D) else weight
 
 
 def _form_of(attention: nn.Module) -> Projections | None:

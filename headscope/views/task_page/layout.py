@@ -71,7 +71,7 @@ def short(text: str, letters: int = _LONGEST) -> str:
 def text_width(text: str, size: float) -> float:
     """Width of a text in the widest of the common sans-serif fonts, DejaVu Sans.
 
-    A page takes the reader's own sans-serif font: text that fits in this one fits in all.
+    A page takes the sans-serif font of its reader: text that fits in this one fits in the others.
     """
     width = 0.0
     for letter in text:
